@@ -23,7 +23,7 @@ use penstock_memory::waiters::Waiters;
 /// Bytes before its slowest reader of a body that turns out too large to be kept. Arbitrary: some pieces. The models thin
 /// out to less.
 #[cfg(not(loom))]
-pub(super) const THIN: u64 = 1 << 20;
+pub(super) const PASS_THROUGH_WINDOW: u64 = 1 << 20;
 
 /// A body in memory, whole or on its way. Held by the index, by whoever fills it and by whoever reads it.
 #[derive(Debug)]
@@ -195,7 +195,7 @@ impl Filler {
 
     /// From now on nothing is kept that nobody has still to read. For a body that is not stored after all: whoever comes
     /// to read it from now on does not find its beginning.
-    pub fn thin_out(&self, window: u64) {
+    pub fn stop_retaining(&self, window: u64) {
         lock(&self.body.state).thin = Some(window);
     }
 

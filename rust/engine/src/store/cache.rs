@@ -9,9 +9,8 @@ use super::disk::{Disk, DiskConfig, DiskStats};
 use super::eviction::{Eviction, Item};
 use super::index::{Added, Index};
 use super::object::Object;
-use super::purge::Purge;
+use super::purge::{Purge, RequestEpoch};
 use super::requests::{RequestStats, Routes};
-use super::voids::Since;
 use crate::cache::{Key, Query, State, Stored, Time};
 use crate::error::{Error, Result};
 use crate::framing::Framing;
@@ -21,7 +20,7 @@ use crate::sync::{Arc, Mutex, lock};
 use penstock_memory::sys::since_1970;
 
 /// So many are taken out of the order of leaving before others get at it: a purge can be of a hundred thousand. Arbitrary.
-const AT_ONCE: usize = 64;
+const EVICTION_BATCH: usize = 64;
 
 /// Shared by all engine threads.
 #[derive(Debug)]
@@ -155,39 +154,51 @@ impl Cache {
     }
 
     /// The origin is asked from now on.
-    pub(super) fn since(&self) -> Since {
-        Since { requested: Self::now(), purge: self.index.last_purge() }
+    pub(super) fn since(&self) -> RequestEpoch {
+        RequestEpoch { requested: Self::now(), purge: self.index.last_purge(), own_purge: None }
     }
 
     /// Puts `object` in the place of `old`, and of whatever answered the same requests; unless it has been purged since it was
     /// asked for, or something newer has come. Whether it is stored.
-    pub(super) fn put(&self, key: &Key, old: Option<&Object>, object: &Arc<Object>, since: Since) -> bool {
+    pub(super) fn put(
+        &self,
+        key: &Key,
+        old: Option<&Object>,
+        object: &Arc<Object>,
+        since: RequestEpoch,
+    ) -> bool {
         let gone = self.index.put(key, old, object, since);
-        gone.map(|gone| self.let_go(gone, Some(object))).is_some()
+        gone.map(|gone| self.drop_objects(gone, Some(object))).is_some()
     }
 
     /// Adds the parts of `object` to what is there of its state, and puts it in the place of `old` and of whatever else
     /// answered the same requests; unless it has been purged since it was asked for, or something newer has come. Whether it is
     /// stored.
-    pub(super) fn add(&self, key: &Key, old: Option<&Object>, object: &Arc<Object>, since: Since) -> bool {
-        self.index.add(key, old, object, since).map(|added| self.let_go_of_rest(added)).is_some()
+    pub(super) fn add(
+        &self,
+        key: &Key,
+        old: Option<&Object>,
+        object: &Arc<Object>,
+        since: RequestEpoch,
+    ) -> bool {
+        self.index.add(key, old, object, since).map(|added| self.drop_replaced(added)).is_some()
     }
 
     /// What was there in the place of what was added leaves, and so do parts of no use.
-    pub(super) fn let_go_of_rest(&self, added: Added) {
+    pub(super) fn drop_replaced(&self, added: Added) {
         let Added { gone, useless, placed } = added;
-        self.let_go(gone, Some(&placed));
+        self.drop_objects(gone, Some(&placed));
         for part in &useless {
             lock(&self.eviction).remove(part.item());
-            part.filed().into_iter().for_each(|filed| self.remove_file(filed));
+            part.stored_file().into_iter().for_each(|stored_file| self.remove_file(stored_file));
         }
     }
 
     /// Puts `object`, which has the bytes of `old`, in its place, wherever those are by now. What has left meanwhile stays
     /// away.
-    pub(super) fn renew(&self, key: &Key, old: &Object, object: &Arc<Object>, since: Since) -> bool {
+    pub(super) fn renew(&self, key: &Key, old: &Object, object: &Arc<Object>, since: RequestEpoch) -> bool {
         let Some((gone, placed)) = self.index.renew(key, old, object, since) else { return false };
-        self.let_go(gone, Some(&placed));
+        self.drop_objects(gone, Some(&placed));
         self.change_files(&placed);
         true
     }
@@ -199,7 +210,7 @@ impl Cache {
             .iter()
             .flat_map(|object| object.items().map(move |item| (item, until(object, now))))
             .collect();
-        for some in items.chunks(AT_ONCE) {
+        for some in items.chunks(EVICTION_BATCH) {
             let mut eviction = lock(&self.eviction);
             for (item, until) in some {
                 eviction.renew(item, *until);
@@ -229,28 +240,28 @@ impl Cache {
         }
         let gone = self.index.purge(&meant);
         let count = gone.len();
-        self.let_go(gone, None);
+        self.drop_objects(gone, None);
         Ok(count)
     }
 
     /// Forgets what is meant of a key.
     pub(super) fn forget(&self, key: &Key, is_meant: impl Fn(&Arc<Object>) -> bool) {
         let gone = self.index.with(key, |entry| entry.remove(is_meant));
-        self.let_go(gone, None);
+        self.drop_objects(gone, None);
     }
 
     /// Those who were removed leave the order of leaving and the disk, unless `heir` has their bytes.
-    pub(super) fn let_go(&self, mut gone: Vec<Arc<Object>>, heir: Option<&Arc<Object>>) {
+    pub(super) fn drop_objects(&self, mut gone: Vec<Arc<Object>>, heir: Option<&Arc<Object>>) {
         gone.retain(|object| !heir.is_some_and(|heir| heir.is_of(object)));
         let items: Vec<_> = gone.iter().flat_map(|object| object.items()).collect();
-        for some in items.chunks(AT_ONCE) {
+        for some in items.chunks(EVICTION_BATCH) {
             let mut eviction = lock(&self.eviction);
             for item in some {
                 eviction.remove(item);
             }
         }
-        for filed in gone.iter().flat_map(|object| object.files()) {
-            self.remove_file(filed);
+        for stored_file in gone.iter().flat_map(|object| object.files()) {
+            self.remove_file(stored_file);
         }
         // The bytes go here, outside the locks.
         drop(gone);
@@ -258,7 +269,7 @@ impl Cache {
 
     /// Takes what leaves by way of `item` out of memory: what has no file is forgotten.
     pub(super) fn forget_part(&self, key: &Key, item: &Arc<Item<Key>>) {
-        let bytes = self.index.with(key, |entry| entry.leave_memory(item));
+        let bytes = self.index.with(key, |entry| entry.drop_from_memory(item));
         lock(&self.eviction).remove(item);
         drop(bytes);
     }
@@ -298,7 +309,7 @@ impl Cache {
             let Some(item) = item else { return false };
             // Relaxed: a count.
             self.evicted.fetch_add(1, Ordering::Relaxed);
-            self.leave_memory(&item);
+            self.drop_from_memory(&item);
         }
     }
 

@@ -4,8 +4,8 @@
 use tokio::sync::mpsc;
 
 use super::access::Access;
-use super::entry::{Entry, Settled};
-use super::filling::{Duty, Filled, Filling, Own};
+use super::entry::{Entry, FillOutcome};
+use super::fill::{CollapsedWaiters, FillTask, Filled, LeaderMessage};
 use super::in_flight::Waiter;
 use super::lookup::{FetchPlan, Lookup};
 use crate::cache::Why;
@@ -18,13 +18,13 @@ pub(super) enum Wait {
     /// It has the origin asked, and is told what comes.
     Lead(Lead),
     /// Another request has had the origin asked.
-    Join(Waiter<Settled>),
+    Join(Waiter<FillOutcome>),
 }
 
 /// A fetch that has not begun, and the messages for the request that wants it.
 pub(super) struct Lead {
-    filling: Box<Filling>,
-    messages: mpsc::UnboundedReceiver<Own>,
+    filling: Box<FillTask>,
+    messages: mpsc::UnboundedReceiver<LeaderMessage>,
 }
 
 impl Lead {
@@ -36,8 +36,8 @@ impl Lead {
         tokio::spawn(self.filling.run());
         loop {
             match self.messages.recv().await {
-                Some(Own::Interim(head)) => interim(head),
-                Some(Own::Final(filled)) => return filled,
+                Some(LeaderMessage::Interim(head)) => interim(head),
+                Some(LeaderMessage::Final(filled)) => return filled,
                 None => return Err(closed()),
             }
         }
@@ -51,11 +51,11 @@ impl Access {
         entry: &mut Entry,
         lookup: &Arc<Lookup>,
         plan: FetchPlan,
-        is_apart: bool,
+        is_hit_for_miss: bool,
     ) -> Wait {
         // Who wants the origin asked is not served with what another had it asked before.
-        let alone = is_apart || plan.status.forwarded == Some(Why::Request) || lookup.method == "HEAD";
-        let duty = match plan.awaited().filter(|_| !alone) {
+        let alone = is_hit_for_miss || plan.status.forwarded == Some(Why::Request) || lookup.method == "HEAD";
+        let waiters = match plan.awaited().filter(|_| !alone) {
             None => None,
             Some(span) => match entry.join(span) {
                 Some(waiter) => return Wait::Join(waiter),
@@ -63,24 +63,29 @@ impl Access {
             },
         };
         let (sender, messages) = mpsc::unbounded_channel();
-        Wait::Lead(Lead { filling: Box::new(self.filling(lookup, duty, Some(sender), plan)), messages })
+        Wait::Lead(Lead { filling: Box::new(self.filling(lookup, waiters, Some(sender), plan)), messages })
     }
 
-    pub(super) fn lead(&self, entry: &mut Entry, lookup: &Arc<Lookup>, span: Span) -> Option<Duty> {
-        entry.lead(span).map(|leader| Duty::new(&self.cache, lookup, leader))
+    pub(super) fn lead(
+        &self,
+        entry: &mut Entry,
+        lookup: &Arc<Lookup>,
+        span: Span,
+    ) -> Option<CollapsedWaiters> {
+        entry.lead(span).map(|leader| CollapsedWaiters::new(&self.cache, lookup, leader))
     }
 
     pub(super) fn filling(
         &self,
         lookup: &Arc<Lookup>,
-        duty: Option<Duty>,
-        own: Option<mpsc::UnboundedSender<Own>>,
+        waiters: Option<CollapsedWaiters>,
+        own: Option<mpsc::UnboundedSender<LeaderMessage>>,
         plan: FetchPlan,
-    ) -> Filling {
-        Filling {
+    ) -> FillTask {
+        FillTask {
             access: self.clone(),
             lookup: Arc::clone(lookup),
-            duty,
+            waiters,
             own,
             plan,
             since: self.cache.since(),

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 
 use super::body::Follower;
-use super::disk::Filed;
+use super::disk::StoredFile;
 use super::eviction::Item;
 use super::in_flight::{InFlight, Leader, Waiter};
 use super::object::{Bytes, Object, Part};
@@ -14,15 +14,15 @@ use crate::wire::Span;
 
 /// The most fills of one key that others may join. What is fetched beyond them is for the one request that wants it: else a
 /// client that asks for ever new ranges would make each request of the key walk all of them. Arbitrary.
-const FILLS: usize = 64;
+const MAX_FILLS_OF_KEY: usize = 64;
 
 /// What all who waited for a fill are told.
 #[derive(Debug, Clone)]
-pub(super) enum Settled {
+pub(super) enum FillOutcome {
     /// The index knows: look again. What comes is held by the follower until those who were told follow it themselves.
-    Look(#[expect(dead_code, reason = "held, and not read")] Option<Arc<Follower>>),
+    LookAgain(#[expect(dead_code, reason = "held, and not read")] Option<Arc<Follower>>),
     /// The same; and whoever is in the middle of this finds no more of it: the origin has another by now.
-    Over(Arc<Object>, #[expect(dead_code, reason = "held, and not read")] Option<Arc<Follower>>),
+    Replaced(Arc<Object>, #[expect(dead_code, reason = "held, and not read")] Option<Arc<Follower>>),
     /// The origin has refused who asked, which may be due to that request: look again, and ask.
     Refused,
     /// The origin fails, and this may stand in for it.
@@ -39,7 +39,7 @@ pub(super) struct Entry {
     /// Where each of those is found; made when it is needed after they have changed.
     variants: OnceCell<Box<Variants>>,
     /// What is being fetched, until its head is there: each with the bytes that are asked for.
-    fills: Vec<(Span, Arc<InFlight<Settled>>)>,
+    fills: Vec<(Span, Arc<InFlight<FillOutcome>>)>,
 }
 
 /// What is stored under a key and can be read.
@@ -111,13 +111,13 @@ impl Entry {
     }
 
     /// Waits along for what is being fetched that has all of `span`, if there is such a fill.
-    pub(super) fn join(&self, span: Span) -> Option<Waiter<Settled>> {
+    pub(super) fn join(&self, span: Span) -> Option<Waiter<FillOutcome>> {
         self.fills.iter().find(|(there, _)| there.contains(span)).map(|(_, fill)| InFlight::join(fill))
     }
 
     /// Begins a fill of `span` that others may join; none where there are too many.
-    pub(super) fn lead(&mut self, span: Span) -> Option<Leader<Settled>> {
-        (self.fills.len() < FILLS).then(|| {
+    pub(super) fn lead(&mut self, span: Span) -> Option<Leader<FillOutcome>> {
+        (self.fills.len() < MAX_FILLS_OF_KEY).then(|| {
             let (fill, leader) = InFlight::new();
             self.fills.push((span, fill));
             leader
@@ -125,14 +125,14 @@ impl Entry {
     }
 
     /// From now on that fill is of `span`.
-    pub(super) fn widen(&mut self, of: &Leader<Settled>, span: Span) {
+    pub(super) fn widen(&mut self, of: &Leader<FillOutcome>, span: Span) {
         for (awaited, _) in self.fills.iter_mut().filter(|(_, fill)| Arc::ptr_eq(fill, of.fill())) {
             *awaited = span;
         }
     }
 
     /// From now on nobody joins that fill.
-    pub(super) fn release(&mut self, leader: &Leader<Settled>) {
+    pub(super) fn release(&mut self, leader: &Leader<FillOutcome>) {
         self.fills.retain(|(_, other)| !Arc::ptr_eq(other, leader.fill()));
     }
 
@@ -213,15 +213,15 @@ impl Entry {
     }
 
     /// Takes what leaves by way of `item` out of memory: what has no file is gone.
-    pub(super) fn leave_memory(&mut self, item: &Arc<Item<Key>>) -> Option<Bytes> {
+    pub(super) fn drop_from_memory(&mut self, item: &Arc<Item<Key>>) -> Option<Bytes> {
         let mut bytes = None;
-        let rest = self.leave(item, |part| part.leaves_by(item), |part| part.leave_memory(&mut bytes));
+        let rest = self.leave(item, |part| part.leaves_by(item), |part| part.drop_from_memory(&mut bytes));
         bytes.or(rest)
     }
 
     /// Gives the file up that is meant: what is not in memory, all of it, is gone.
-    pub(super) fn leave_disk(&mut self, filed: &Arc<Filed>) -> Option<Bytes> {
-        self.leave(&filed.item, |part| part.is_in(filed), Part::leave_disk)
+    pub(super) fn drop_from_disk(&mut self, stored_file: &Arc<StoredFile>) -> Option<Bytes> {
+        self.leave(&stored_file.item, |part| part.is_in(stored_file), Part::drop_from_disk)
     }
 
     /// Has the part that is meant leave one of its places, and removes it where that was its last; gives what it had in

@@ -18,18 +18,18 @@ use std::fmt;
 
 use crate::sync::{Arc, AtomicU32, Ordering};
 use ghost::Ghost;
-use queues::{NOWHERE, Queue, Queues, Slot};
+use queues::{NO_SLOT, Queue, Queues, Slot};
 
 /// A hit is good for one more round of the main queue, up to so many: S3-FIFO's two bits.
-const MOST_ROUNDS_OWED: u32 = 3;
+const MAX_ROUNDS_OWED: u32 = 3;
 
 /// One eviction lets at most so many items go round, so that the lock is held for microseconds even where every item of a
 /// large cache was hit. Without it, hit ratios on the traces are the same.
-const MOST_ROUNDS: u32 = 64;
+const MAX_ROUNDS: u32 = 64;
 
 /// One eviction looks at so many items, in turn, for one that is over. 16 gain another 0.2 % of hits at
 /// most, and would be 16 cache misses.
-const LOOKS: u32 = 4;
+const IDLE_CHECKS: u32 = 4;
 
 /// An item is over when it has been idle for so many of the mean gaps between its hits...
 const IDLE_GAPS: u64 = 16;
@@ -90,7 +90,7 @@ impl Rules {
 
     /// Whether nobody will ask for an item any more. Live segments are asked for a thousand times while they are in their
     /// playlist, and never again: for their hits they would go round the main queue longest.
-    fn is_over<T>(&self, slot: &Slot<T>, now: u32) -> bool {
+    fn is_idle<T>(&self, slot: &Slot<T>, now: u32) -> bool {
         let hits = slot.item.hits.load(Ordering::Relaxed);
         let last_hit = slot.item.last_hit.load(Ordering::Relaxed).max(slot.inserted);
         let (interest, idle) = (u64::from(last_hit - slot.inserted), now.saturating_sub(last_hit));
@@ -104,7 +104,7 @@ impl Rules {
 impl<T> Item<T> {
     /// One that is in no queue yet. `key` is a hash of what it is found by: to be remembered by when it has left.
     pub fn new(key: u64, value: T) -> Arc<Self> {
-        let slot = AtomicU32::new(NOWHERE);
+        let slot = AtomicU32::new(NO_SLOT);
         Arc::new(Self { value, key, hits: AtomicU32::new(0), last_hit: AtomicU32::new(0), slot })
     }
 
@@ -197,7 +197,7 @@ impl<T> Eviction<T> {
         if self.bytes() <= room {
             return None;
         }
-        if let Some(number) = self.expired(now).or_else(|| self.over(now)) {
+        if let Some(number) = self.expired(now).or_else(|| self.idle(now)) {
             return Some(self.take(number));
         }
         let mut rounds = 0;
@@ -205,13 +205,13 @@ impl<T> Eviction<T> {
             let (queue, number) = self.queues.next()?;
             let slot = self.queues.get_mut(number);
             let hits = slot.item.hits.load(Ordering::Relaxed);
-            let owed = hits.wrapping_sub(slot.spent).min(MOST_ROUNDS_OWED);
+            let owed = hits.wrapping_sub(slot.spent).min(MAX_ROUNDS_OWED);
             let still_owed = match queue {
                 Queue::Small if owed >= self.rules.hits_to_stay => 0,
                 Queue::Main if owed > 0 => owed - 1,
                 Queue::Small | Queue::Main => return Some(self.retire(queue, number)),
             };
-            if rounds == MOST_ROUNDS {
+            if rounds == MAX_ROUNDS {
                 return Some(self.retire(queue, number));
             }
             slot.spent = hits.wrapping_sub(still_owed);
@@ -256,11 +256,11 @@ impl<T> Eviction<T> {
         self.expiries.first().filter(|(until, _)| *until <= now).map(|(_, number)| *number)
     }
 
-    fn over(&mut self, now: u32) -> Option<u32> {
-        (0..LOOKS).find_map(|_| {
+    fn idle(&mut self, now: u32) -> Option<u32> {
+        (0..IDLE_CHECKS).find_map(|_| {
             self.hand = self.queues.following(self.hand);
             let slot = self.queues.look(self.hand);
-            slot.filter(|slot| self.rules.is_over(slot, now)).map(|_| self.hand)
+            slot.filter(|slot| self.rules.is_idle(slot, now)).map(|_| self.hand)
         })
     }
 
@@ -275,7 +275,7 @@ impl<T> Eviction<T> {
     fn take(&mut self, number: u32) -> Arc<Item<T>> {
         self.expire(number, None);
         let item = self.queues.take(number).item;
-        item.slot.store(NOWHERE, Ordering::Relaxed);
+        item.slot.store(NO_SLOT, Ordering::Relaxed);
         item
     }
 
@@ -297,7 +297,7 @@ fn percent(bytes: u64, percent: u64) -> u64 {
 
 /// The slot that an item is in.
 fn number<T>(item: &Item<T>) -> Option<u32> {
-    Some(item.slot.load(Ordering::Relaxed)).filter(|number| *number != NOWHERE)
+    Some(item.slot.load(Ordering::Relaxed)).filter(|number| *number != NO_SLOT)
 }
 
 impl<T> fmt::Debug for Item<T> {

@@ -6,17 +6,16 @@ use super::access::Access;
 use super::cache::{Cache, seconds};
 use super::collapse::{Wait, closed};
 use super::delivery::{Delivery, Serving};
-use super::disk::Brought;
-use super::entry::{Entry, Settled};
-use super::filling::{Fetched, Filled, Filling};
-use super::index::{Memory, Note};
+use super::disk::Loaded;
+use super::entry::{Entry, FillOutcome};
+use super::fill::{Fetched, FillTask, Filled};
+use super::index::{KeyNotes, Note};
 use super::lookup::{FetchPlan, Lookup};
 use super::object::Object;
-use super::posted::Posted;
-use super::purge::Meant;
-use super::requests::Went;
+use super::post::PostResponse;
+use super::purge::{PurgePattern, RequestEpoch};
+use super::requests::CacheResult;
 use super::slices::Slices;
-use super::voids::Since;
 use crate::cache::{
     Answer, CacheStatus, Cut, Decision, Fill as Wanted, Request, Slicing, Time, Why, answer, as_asked,
     decide, invalidated, is_of_unknown_length, refill, stands_in, too_large,
@@ -66,7 +65,7 @@ async fn find(access: Access, request: Box<origin::Request>, feed: Feed) -> Opti
         Ok(Served::Stored(delivery)) => return Some((delivery, feed)),
         Ok(Served::Passed(result)) => result,
         Err(error) => {
-            access.requests.count(Went::Error);
+            access.requests.count(CacheResult::Error);
             Err(error)
         }
     };
@@ -84,7 +83,7 @@ fn end(feed: Feed, result: Result<Ending>) {
 /// A request that has waited for so many others that the origin has refused, or has failed at, asks it without waiting for another: it
 /// may refuse all.
 /// Arbitrary; each costs a round trip, and who wants others not to wait for one another must be first as often.
-const MOST_REFUSED: u32 = 3;
+const MAX_REFUSED: u32 = 3;
 
 /// What a request gets.
 enum Served {
@@ -95,8 +94,8 @@ enum Served {
 }
 
 /// What to do next, found out under the lock of the entry.
-enum Step {
-    Serve(Serving, Option<Box<Filling>>),
+enum LookupStep {
+    Serve(Serving, Option<Box<FillTask>>),
     Pass(CacheStatus),
     Wait(Wait),
     Refuse,
@@ -127,12 +126,13 @@ impl Access {
         let mut refused = 0;
         loop {
             let now = Cache::now();
-            let step = |entry: &mut Entry, memory: &Memory<'_>| {
-                let is_apart = refused >= MOST_REFUSED || memory.is_apart(request.authorized, now);
-                self.step(entry, memory, lookup, &request, is_apart, now)
+            let step = |entry: &mut Entry, notes: &KeyNotes<'_>| {
+                let is_hit_for_miss =
+                    refused >= MAX_REFUSED || notes.is_hit_for_miss(request.authorized, now);
+                self.look_up(entry, notes, lookup, &request, is_hit_for_miss, now)
             };
-            let served = match self.cache.index.with_memory(&lookup.key, step) {
-                Step::Serve(mut serving, refresh) => {
+            let served = match self.cache.index.with_notes(&lookup.key, step) {
+                LookupStep::Serve(mut serving, refresh) => {
                     serving.status.collapsed = joined.is_some();
                     let served = self.deliver(serving, None, true, lookup, feed).await?;
                     if let (Some(Served::Stored(_)), Some(filling)) = (&served, refresh) {
@@ -140,30 +140,34 @@ impl Access {
                     }
                     served
                 }
-                Step::Refuse => {
+                LookupStep::Refuse => {
                     return Err(Code::NotCached.error("the client wants only what is stored, and it is not"));
                 }
-                Step::Pass(status) => {
+                LookupStep::Pass(status) => {
                     return self.pass(lookup, lookup.as_it_came(), status, feed).await;
                 }
-                Step::Wait(Wait::Lead(lead)) => match lead.fetch(|head| feed.push_interim(head)).await? {
+                LookupStep::Wait(Wait::Lead(lead)) => match lead.fetch(|head| feed.push_interim(head)).await?
+                {
                     Filled::Stored(fetched) => self.prepare(fetched, &request, lookup, feed).await?,
                     Filled::Passed(stream, status, cut) => {
                         return self.forward(lookup, stream, status, None, cut, feed).await;
                     }
                 },
-                Step::Wait(Wait::Join(waiter)) => {
+                LookupStep::Wait(Wait::Join(waiter)) => {
                     let waiter = joined.insert(waiter);
                     match poll_fn(|context| waiter.poll(context)).await {
-                        Some(Settled::Failed(error)) => return Err(error),
-                        Some(Settled::Stale(object)) if self.may_stand_in(&object, &request) => {
+                        Some(FillOutcome::Failed(error)) => return Err(error),
+                        Some(FillOutcome::Stale(object)) if self.may_stand_in(&object, &request) => {
                             self.prepare(Fetched::stale(object), &request, lookup, feed).await?
                         }
-                        Some(Settled::Refused) => {
+                        Some(FillOutcome::Refused) => {
                             refused += 1;
                             None
                         }
-                        Some(Settled::Look(_) | Settled::Over(..) | Settled::Stale(_)) | None => None,
+                        Some(
+                            FillOutcome::LookAgain(_) | FillOutcome::Replaced(..) | FillOutcome::Stale(_),
+                        )
+                        | None => None,
                     }
                 }
             };
@@ -174,15 +178,15 @@ impl Access {
         }
     }
 
-    fn step(
+    fn look_up(
         &self,
         entry: &mut Entry,
-        memory: &Memory<'_>,
+        notes: &KeyNotes<'_>,
         lookup: &Arc<Lookup>,
         request: &Request<'_>,
-        is_apart: bool,
+        is_hit_for_miss: bool,
         now: Time,
-    ) -> Step {
+    ) -> LookupStep {
         let readable = entry.readable(self.cache.is_disk_hanging(), || self.cache.may_read());
         let candidates = readable.candidates();
         let decision = decide(request, &candidates, &self.policy.rules, now);
@@ -196,15 +200,15 @@ impl Access {
             // A body that is still growing has no length, and so no ranges: the origin may have them.
             Decision::Hit { stored, .. } | Decision::HitStale { stored, .. }
                 if is_of_unknown_length(request, &candidates.all[*stored].stored)
-                    && !memory.has(Note::Unranged, now) =>
+                    && !notes.has(Note::Unranged, now) =>
             {
-                return Step::Pass(forwarded(Why::Partial));
+                return LookupStep::Pass(forwarded(Why::Partial));
             }
-            Decision::Begin { .. } | Decision::Complete { .. } if memory.has(Note::Unsliced, now) => {
+            Decision::Begin { .. } | Decision::Complete { .. } if notes.has(Note::Unsliced, now) => {
                 FetchPlan::new(Why::Partial).with_fill(as_asked(request), request)
             }
             Decision::Hit { stored, answer } | Decision::Begin { stored, answer } => {
-                return Step::Serve(serving(*stored, answer), None);
+                return LookupStep::Serve(serving(*stored, answer), None);
             }
             Decision::HitStale { stored, answer, refresh } => {
                 let serving = serving(*stored, answer);
@@ -212,10 +216,10 @@ impl Access {
                 let filling = refresh.map(|conditions| {
                     self.refresh(entry, lookup, request, &serving.object, conditions.clone())
                 });
-                return Step::Serve(serving, filling);
+                return LookupStep::Serve(serving, filling);
             }
-            Decision::Bypass(_) => return Step::Pass(CacheStatus::of(&decision, None, now)),
-            Decision::OnlyIfCached => return Step::Refuse,
+            Decision::Bypass(_) => return LookupStep::Pass(CacheStatus::of(&decision, None, now)),
+            Decision::OnlyIfCached => return LookupStep::Refuse,
             Decision::Complete { stored, missing, if_range } => self.rest(object(*stored), missing, if_range),
             Decision::Revalidate { stored, conditions, why } => {
                 let stored = object(*stored);
@@ -225,14 +229,14 @@ impl Access {
             Decision::Select { among, conditions, fill } => {
                 let variants = among.iter().map(|place| object(*place)).collect();
                 let plan = FetchPlan::selection(variants, conditions.clone());
-                plan.with_fill(self.fill(*fill, request, memory, now), request)
+                plan.with_fill(self.fill(*fill, request, notes, now), request)
             }
             Decision::Miss { stored, why, fill } => {
                 let plan = FetchPlan { stored: stored.map(object), ..FetchPlan::new(*why) };
-                plan.with_fill(self.fill(*fill, request, memory, now), request)
+                plan.with_fill(self.fill(*fill, request, notes, now), request)
             }
         };
-        Step::Wait(self.ask(entry, lookup, plan, is_apart))
+        LookupStep::Wait(self.ask(entry, lookup, plan, is_hit_for_miss))
     }
 
     /// Revalidates `stored` in the background.
@@ -243,15 +247,15 @@ impl Access {
         request: &Request<'_>,
         stored: &Arc<Object>,
         conditions: Fields,
-    ) -> Box<Filling> {
+    ) -> Box<FillTask> {
         let wanted = refill(request, &stored.stored, &self.policy.rules);
         let mut plan = FetchPlan::validation(Why::Stale, Arc::clone(stored), conditions);
         // The range of one client is not fetched in the background.
         if wanted != Wanted::Asked {
             plan.fill(wanted, request);
         }
-        let duty = plan.awaited().and_then(|span| self.lead(entry, lookup, span));
-        Box::new(self.filling(lookup, duty, None, plan))
+        let waiters = plan.awaited().and_then(|span| self.lead(entry, lookup, span));
+        Box::new(self.filling(lookup, waiters, None, plan))
     }
 
     /// Fetches what is `missing` of `stored`, or all of it if that is several ranges, which would come in several parts.
@@ -266,11 +270,11 @@ impl Access {
     }
 
     /// What is fetched where nothing is stored, and it would be `fill` if nothing were known.
-    fn fill(&self, fill: Wanted, request: &Request<'_>, memory: &Memory<'_>, now: Time) -> Wanted {
-        let is_private = request.authorized && memory.has(Note::ApartWithCredentials, now);
-        if memory.has(Note::Unsliced, now) || is_private {
+    fn fill(&self, fill: Wanted, request: &Request<'_>, notes: &KeyNotes<'_>, now: Time) -> Wanted {
+        let is_private = request.authorized && notes.has(Note::HitForMissAuthorized, now);
+        if notes.has(Note::Unsliced, now) || is_private {
             as_asked(request)
-        } else if memory.has(Note::Large, now) {
+        } else if notes.has(Note::Large, now) {
             too_large(request, &self.policy.rules)
         } else {
             fill
@@ -283,7 +287,7 @@ impl Access {
         let slicing = Slicing::of(&object.stored, &self.policy.rules);
         let may_be_added_to = object.is_in_parts() && object.stored.validators.strong().is_some();
         let is_in_pieces = (slicing.is_some() && !object.is_in_one(answer))
-            || (may_be_added_to && !object.is_at_hand(answer, &lookup.method));
+            || (may_be_added_to && !object.is_readable_now(answer, &lookup.method));
         is_in_pieces.then(|| Slices::new(self, lookup, object, slicing))
     }
 
@@ -330,17 +334,17 @@ impl Access {
         feed: &Feed,
     ) -> Result<Option<Served>> {
         let Serving { object, answer, status } = serving;
-        let object = match self.at_hand(object, &answer, &lookup.method).await {
-            Brought::Here(object) => object,
-            Brought::Again => return Ok(None),
-            Brought::Failed => return self.unread(lookup, feed).await.map(Some),
+        let object = match self.load(object, &answer, &lookup.method).await {
+            Loaded::Ready(object) => object,
+            Loaded::Gone => return Ok(None),
+            Loaded::Failed => return self.unread(lookup, feed).await.map(Some),
         };
         let (slices, now) = (self.slices(&object, &answer, lookup), Cache::now());
         if is_hit {
             // Later slices are looked up, and counted, one by one.
             object.hit(&answer, slices.is_some(), seconds(now));
         }
-        self.requests.count(Went::of(&status));
+        self.requests.count(CacheResult::of(&status));
         let serving = Serving { object, answer, status };
         let (method, name) = (&lookup.method, &self.policy.rules.name);
         let delivery = Delivery::new(serving, slices.as_ref(), sent, method, name, now);
@@ -348,9 +352,11 @@ impl Access {
     }
 
     /// `object` such that what is sent first of `answer` can be read.
-    async fn at_hand(&self, object: Arc<Object>, answer: &Answer, method: &str) -> Brought {
-        let Some((filed, place)) = object.first_of_disk(answer, method) else { return Brought::Here(object) };
-        self.cache.bring(&object, filed, place).await
+    async fn load(&self, object: Arc<Object>, answer: &Answer, method: &str) -> Loaded {
+        let Some((stored_file, place)) = object.first_of_disk(answer, method) else {
+            return Loaded::Ready(object);
+        };
+        self.cache.bring(&object, stored_file, place).await
     }
 
     /// What is stored cannot be read at this moment: as if there were no cache.
@@ -382,7 +388,7 @@ impl Access {
         lookup: &Lookup,
         stream: Stream,
         mut status: CacheStatus,
-        since: Option<Since>,
+        since: Option<RequestEpoch>,
         cut: Option<Cut>,
         feed: &Feed,
     ) -> Result<Served> {
@@ -399,13 +405,13 @@ impl Access {
         let targets = invalidated(&lookup.method, lookup.target(), head.status, &lines);
         let mut keys: Vec<_> =
             targets.iter().map(|target| lookup.key_of(target, &self.policy.query)).collect();
-        let posted = since.and_then(|since| Posted::begin(self, lookup, since, head, &lines));
+        let posted = since.and_then(|since| PostResponse::begin(self, lookup, since, head, &lines));
         if posted.is_some() {
             // That has been done.
             keys.retain(|key| *key != lookup.key);
         }
         if !keys.is_empty() {
-            self.cache.let_go(self.cache.index.purge(&Meant::Keys(keys)), None);
+            self.cache.drop_objects(self.cache.index.purge(&PurgePattern::Keys(keys)), None);
         }
         status.forwarded_status = Some(head.status);
         status.stored = posted.is_some();
@@ -418,7 +424,7 @@ impl Access {
             if cut.is_some() { (206, b"Partial Content".as_slice()) } else { (head.status, head.reason()) };
         let mut noted = Head::new(code, reason, status.beside(&self.policy.rules.name, fields).iter());
         noted.minor_version = head.minor_version;
-        self.requests.count(Went::Passed);
+        self.requests.count(CacheResult::Passed);
         feed.feed_on(stream.line());
         feed.set_head(ResponseHead { head: noted, timings: *timings, reused: *reused });
         Ok(Served::Passed(hand_on(&stream, feed, posted, cut).await))
@@ -429,7 +435,7 @@ impl Access {
 async fn hand_on(
     stream: &Stream,
     feed: &Feed,
-    mut posted: Option<Posted<'_>>,
+    mut posted: Option<PostResponse<'_>>,
     mut cut: Option<Cut>,
 ) -> Result<Ending> {
     loop {

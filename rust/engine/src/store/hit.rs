@@ -6,7 +6,7 @@ use super::cache::{Cache, seconds};
 use super::delivery::{Delivery, Serving};
 use super::entry::Entry;
 use super::lookup::socket;
-use super::requests::Went;
+use super::requests::CacheResult;
 use crate::cache::{CacheStatus, Decision, Key, Request, Slicing, Target, decide, is_of_unknown_length};
 use crate::error::Result;
 use crate::origin::Endpoint;
@@ -16,7 +16,7 @@ use crate::wire::list::Lines;
 
 /// A request without a body, as far as it is known before what the origin would be sent is made.
 #[derive(Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct HitRequest<'a> {
     pub(crate) method: &'a str,
     pub(crate) target: Target<'a>,
     pub(crate) endpoint: &'a Endpoint,
@@ -33,7 +33,7 @@ impl Caching {
     /// Those of `fields`.
     pub(crate) fn look(
         &self,
-        asked: &Asked<'_>,
+        asked: &HitRequest<'_>,
         fields: impl FnOnce() -> Result<Fields>,
     ) -> Result<Option<Delivery>> {
         let Self { cache, policy, requests } = self;
@@ -52,7 +52,7 @@ impl Caching {
                     let object = Arc::clone(&entry.objects()[*stored]);
                     let status = CacheStatus::of(&decision, Some(&object.stored), now);
                     // What is on disk has to be waited for, and what is in slices is read one after the other.
-                    let is_here = object.is_at_hand(answer, asked.method)
+                    let is_here = object.is_readable_now(answer, asked.method)
                         && (Slicing::of(&object.stored, &policy.rules).is_none() || object.is_in_one(answer));
                     // The origin may have a range of what has no length yet.
                     let is_told = !is_of_unknown_length(&request, &object.stored);
@@ -75,7 +75,7 @@ impl Caching {
             }
         };
         Ok(serving.map(|serving| {
-            requests.count(Went::of(&serving.status));
+            requests.count(CacheResult::of(&serving.status));
             serving.object.hit(&serving.answer, false, seconds(now));
             Delivery::new(serving, None, None, asked.method, &policy.rules.name, now)
         }))

@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::entry::Entry;
 use super::object::{Object, Part};
-use super::purge::Meant;
-use super::voids::{Began, Since, Voids};
+use super::purge::{PurgeLog, PurgePattern, RequestEpoch};
 use crate::cache::{Key, Stored, Time};
 use crate::sync::{Arc, Mutex, lock};
 
@@ -15,7 +14,7 @@ use crate::sync::{Arc, Mutex, lock};
 const SHARDS: usize = 1024;
 /// Keys of a shard that are remembered for what is not stored there. Whoever asks for ever new ones makes the cache
 /// forget, and nothing worse. Arbitrary.
-const REMEMBERED: usize = 64;
+const MAX_NOTES_OF_SHARD: usize = 64;
 
 /// All entries.
 #[derive(Debug)]
@@ -33,7 +32,7 @@ struct Shard {
     entries: HashMap<Key, Entry>,
     /// Hashes of keys, what has turned out there, and until when that is believed.
     notes: HashMap<(u64, Note), Time>,
-    voids: Voids,
+    purges: PurgeLog,
 }
 
 /// What became of parts that were added.
@@ -50,9 +49,9 @@ pub(super) struct Added {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Note {
     /// Nobody waits there for anybody, because the answers are not shared.
-    Apart,
+    HitForMiss,
     /// Nobody with credentials does.
-    ApartWithCredentials,
+    HitForMissAuthorized,
     /// It cannot be had in slices, or is not stored: the origin is asked what its client asks for.
     Unsliced,
     /// It is too large to be stored in one piece, and may be had in slices.
@@ -62,15 +61,15 @@ pub(super) enum Note {
 }
 
 /// What is remembered of a key though nothing is stored there. Two keys of one hash share it, at worst.
-pub(super) struct Memory<'a> {
+pub(super) struct KeyNotes<'a> {
     hash: u64,
     notes: &'a HashMap<(u64, Note), Time>,
 }
 
-impl Memory<'_> {
+impl KeyNotes<'_> {
     /// Whether a request does not wait for others.
-    pub(super) fn is_apart(&self, credentials: bool, now: Time) -> bool {
-        self.has(Note::Apart, now) || (credentials && self.has(Note::ApartWithCredentials, now))
+    pub(super) fn is_hit_for_miss(&self, credentials: bool, now: Time) -> bool {
+        self.has(Note::HitForMiss, now) || (credentials && self.has(Note::HitForMissAuthorized, now))
     }
 
     pub(super) fn has(&self, note: Note, now: Time) -> bool {
@@ -87,14 +86,14 @@ impl Index {
 
     /// Looks at, and changes, the entry of a key. One with nothing in it afterwards is forgotten.
     pub(super) fn with<T>(&self, key: &Key, work: impl FnOnce(&mut Entry) -> T) -> T {
-        self.with_memory(key, |entry, _| work(entry))
+        self.with_notes(key, |entry, _| work(entry))
     }
 
     /// As [`Index::with`], where it may matter what is remembered of the key.
-    pub(super) fn with_memory<T>(&self, key: &Key, work: impl FnOnce(&mut Entry, &Memory<'_>) -> T) -> T {
+    pub(super) fn with_notes<T>(&self, key: &Key, work: impl FnOnce(&mut Entry, &KeyNotes<'_>) -> T) -> T {
         let hash = self.hash(key);
         let Shard { entries, notes, .. } = &mut *lock(self.shard(hash));
-        let memory = Memory { hash, notes };
+        let memory = KeyNotes { hash, notes };
         if let Some(entry) = entries.get_mut(key) {
             let found = work(entry, &memory);
             if entry.is_empty() {
@@ -130,10 +129,10 @@ impl Index {
     pub(super) fn note(&self, key: &Key, note: Note, until: Time, now: Time) {
         let hash = self.hash(key);
         let notes = &mut lock(self.shard(hash)).notes;
-        if notes.len() >= REMEMBERED {
+        if notes.len() >= MAX_NOTES_OF_SHARD {
             notes.retain(|_, end| *end > now);
         }
-        if notes.len() >= REMEMBERED {
+        if notes.len() >= MAX_NOTES_OF_SHARD {
             notes.clear();
         }
         notes.insert((hash, note), until);
@@ -157,12 +156,12 @@ impl Index {
         key: &Key,
         old: Option<&Object>,
         object: &Arc<Object>,
-        since: Since,
+        since: RequestEpoch,
     ) -> Option<Vec<Arc<Object>>> {
         // Under one lock, as a purge: else one that comes between would miss it.
         let hash = self.hash(key);
-        let Shard { entries, voids, .. } = &mut *lock(self.shard(hash));
-        if voids.has(hash, key, object, since) {
+        let Shard { entries, purges, .. } = &mut *lock(self.shard(hash));
+        if purges.has(hash, key, object, since) {
             return None;
         }
         if entries.get(key).is_some_and(|entry| entry.has_newer(object, since.requested)) {
@@ -178,11 +177,11 @@ impl Index {
         key: &Key,
         old: Option<&Object>,
         object: &Arc<Object>,
-        since: Since,
+        since: RequestEpoch,
     ) -> Option<Added> {
         let hash = self.hash(key);
-        let Shard { entries, voids, .. } = &mut *lock(self.shard(hash));
-        if voids.has(hash, key, object, since) {
+        let Shard { entries, purges, .. } = &mut *lock(self.shard(hash));
+        if purges.has(hash, key, object, since) {
             return None;
         }
         let is_late = |entry: &Entry| {
@@ -211,11 +210,11 @@ impl Index {
     }
 
     /// Puts `object`, which has come a while ago, where nothing that came later answers the same requests; or adds its parts
-    /// to what is there of the same state. Unless it has been purged since it `began` to be asked for.
-    pub(super) fn offer(&self, key: &Key, object: &Arc<Object>, began: impl Into<Began>) -> Option<Added> {
+    /// to what is there of the same state. Unless it has been purged since it was requested.
+    pub(super) fn offer(&self, key: &Key, object: &Arc<Object>, since: RequestEpoch) -> Option<Added> {
         let hash = self.hash(key);
-        let Shard { entries, voids, .. } = &mut *lock(self.shard(hash));
-        if voids.has(hash, key, object, began) {
+        let Shard { entries, purges, .. } = &mut *lock(self.shard(hash));
+        if purges.has(hash, key, object, since) {
             return None;
         }
         let there = entries.get_mut(key).map_or([].as_mut_slice(), |entry| entry.objects_mut());
@@ -245,45 +244,45 @@ impl Index {
         key: &Key,
         old: &Object,
         object: &Arc<Object>,
-        since: Since,
+        since: RequestEpoch,
     ) -> Option<(Vec<Arc<Object>>, Arc<Object>)> {
         let hash = self.hash(key);
-        let Shard { entries, voids, .. } = &mut *lock(self.shard(hash));
+        let Shard { entries, purges, .. } = &mut *lock(self.shard(hash));
         let entry = entries.get_mut(key)?;
-        if voids.has(hash, key, object, since) || entry.has_newer(object, since.requested) {
+        if purges.has(hash, key, object, since) || entry.has_newer(object, since.requested) {
             return None;
         }
         let current = entry.with_item(&old.item)?;
         let placed =
-            if object.is_of(current) { Arc::new(object.placed_as(current)) } else { Arc::clone(object) };
+            if object.is_of(current) { Arc::new(object.with_places_of(current)) } else { Arc::clone(object) };
         Some((entry.replace(Some(old), &placed, self.most_variants), placed))
     }
 
     /// Whether `object` has been purged since it was asked for.
-    pub(super) fn is_void(&self, key: &Key, object: &Object, since: Since) -> bool {
+    pub(super) fn is_void(&self, key: &Key, object: &Object, since: RequestEpoch) -> bool {
         let hash = self.hash(key);
-        lock(self.shard(hash)).voids.has(hash, key, object, since)
+        lock(self.shard(hash)).purges.has(hash, key, object, since)
     }
 
     /// Removes all that is under a key because `object` has come in its place, and gives it; and from when on that is newer,
-    /// unless it has been purged itself since the purge of number `last`.
+    /// unless it has been purged itself since it was requested.
     pub(super) fn supersede(
         &self,
         key: &Key,
         object: &Object,
-        last: u64,
-    ) -> (Vec<Arc<Object>>, Option<Began>) {
+        since: RequestEpoch,
+    ) -> (Vec<Arc<Object>>, Option<RequestEpoch>) {
         let hash = self.hash(key);
-        let Shard { entries, voids, .. } = &mut *lock(self.shard(hash));
-        let is_void = voids.has(hash, key, object, last);
+        let Shard { entries, purges, .. } = &mut *lock(self.shard(hash));
+        let is_void = purges.has(hash, key, object, since);
         let own = self.next_purge();
-        voids.add_key(hash, own);
+        purges.add_key(hash, own);
         let gone = entries.remove(key).map(Entry::into_objects).unwrap_or_default();
-        (gone, (!is_void).then_some(Began { last, own: Some(own) }))
+        (gone, (!is_void).then_some(RequestEpoch { own_purge: Some(own), ..since }))
     }
 
     /// Removes all that is meant, and gives it.
-    pub(super) fn purge(&self, meant: &Meant) -> Vec<Arc<Object>> {
+    pub(super) fn purge(&self, meant: &PurgePattern) -> Vec<Arc<Object>> {
         let mut gone = Vec::new();
         self.change(meant, |key, entry| {
             gone.append(&mut entry.remove(|object| meant.has(key, object)));
@@ -292,7 +291,7 @@ impl Index {
     }
 
     /// Makes all that is meant stale, and gives it.
-    pub(super) fn expire(&self, meant: &Meant, now: Time) -> Vec<Arc<Object>> {
+    pub(super) fn expire(&self, meant: &PurgePattern, now: Time) -> Vec<Arc<Object>> {
         let mut expired = Vec::new();
         self.change(meant, |key, entry| {
             for object in entry.objects_mut().iter_mut().filter(|object| meant.has(key, object)) {
@@ -305,7 +304,7 @@ impl Index {
 
     /// Has `work` done at each entry that something is meant of; what is being fetched there is waited for no longer,
     /// and not stored.
-    fn change(&self, meant: &Meant, mut work: impl FnMut(&Key, &mut Entry)) {
+    fn change(&self, meant: &PurgePattern, mut work: impl FnMut(&Key, &mut Entry)) {
         let mut visit = |key: &Key, entry: &mut Entry| {
             if meant.has_key(key) || entry.objects().iter().any(|object| meant.has(key, object)) {
                 entry.release_all();
@@ -313,12 +312,12 @@ impl Index {
             }
             !entry.is_empty()
         };
-        if let Meant::Keys(keys) = meant {
+        if let PurgePattern::Keys(keys) = meant {
             for key in keys {
                 let hash = self.hash(key);
-                let Shard { entries, voids, .. } = &mut *lock(self.shard(hash));
+                let Shard { entries, purges, .. } = &mut *lock(self.shard(hash));
                 // Under the lock: of two purges of a key the one that is noted last has the higher number.
-                voids.add_key(hash, self.next_purge());
+                purges.add_key(hash, self.next_purge());
                 if entries.get_mut(key).is_some_and(|entry| !visit(key, entry)) {
                     entries.remove(key);
                 }
@@ -327,8 +326,8 @@ impl Index {
         }
         let (remembered, number) = (Arc::new(meant.clone()), self.next_purge());
         for shard in &self.shards {
-            let Shard { entries, voids, .. } = &mut *lock(shard);
-            voids.add(&remembered, number);
+            let Shard { entries, purges, .. } = &mut *lock(shard);
+            purges.add(&remembered, number);
             entries.retain(&mut visit);
         }
     }

@@ -20,7 +20,7 @@ mod entry;
 #[cfg(not(loom))]
 mod fetch;
 #[cfg(not(loom))]
-mod filling;
+mod fill;
 #[cfg(not(loom))]
 mod hit;
 #[cfg(not(loom))]
@@ -34,15 +34,13 @@ mod object;
 #[cfg(not(loom))]
 mod policy;
 #[cfg(not(loom))]
-mod posted;
+mod post;
 #[cfg(not(loom))]
 mod purge;
 #[cfg(not(loom))]
 mod requests;
 #[cfg(not(loom))]
 mod slices;
-#[cfg(not(loom))]
-mod voids;
 
 pub use body::{Body, CacheBudget, Filler, Follower};
 pub use eviction::{Eviction, Item, Rules};
@@ -61,7 +59,7 @@ pub use fetch::fetch;
 #[cfg(not(loom))]
 pub(crate) use fetch::serve;
 #[cfg(not(loom))]
-pub(crate) use hit::Asked;
+pub(crate) use hit::HitRequest;
 #[cfg(not(loom))]
 pub use listing::Listed;
 #[cfg(not(loom))]

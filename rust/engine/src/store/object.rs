@@ -7,7 +7,7 @@ mod places;
 mod reader;
 
 use super::body::Body;
-use super::disk::{Filed, Opened};
+use super::disk::{OpenFile, StoredFile};
 use super::eviction::Item;
 use crate::cache::{Candidate, Content, Key, Selection, Stored, Time};
 use crate::sync::Arc;
@@ -39,7 +39,7 @@ pub(super) struct Part {
     start: u64,
     end: u64,
     bytes: Option<Bytes>,
-    filed: Option<Arc<Filed>>,
+    stored_file: Option<Arc<StoredFile>>,
     /// Its place in the order of leaving memory.
     item: Arc<Item<Key>>,
 }
@@ -48,7 +48,7 @@ pub(super) struct Part {
 #[derive(Debug, Clone)]
 pub(super) enum Bytes {
     Body(Arc<Body>),
-    File(Arc<Opened>),
+    File(Arc<OpenFile>),
 }
 
 impl Object {
@@ -67,7 +67,7 @@ impl Object {
     /// A response whose body is all of it.
     pub(super) fn whole(stored: Stored, reason: &[u8], item: Arc<Item<Key>>, body: Arc<Body>) -> Self {
         let bytes = Some(Bytes::Body(body));
-        let whole = Part { start: 0, end: u64::MAX, bytes, filed: None, item: Arc::clone(&item) };
+        let whole = Part { start: 0, end: u64::MAX, bytes, stored_file: None, item: Arc::clone(&item) };
         Self::new(stored, reason.into(), item, Box::default(), vec![whole])
     }
 
@@ -78,15 +78,15 @@ impl Object {
         reason: Box<[u8]>,
         own_tags: Box<[Box<str>]>,
         item: impl Fn(u64) -> Arc<Item<Key>>,
-        filed: Arc<Filed>,
+        stored_file: Arc<StoredFile>,
     ) -> Self {
         let own = item(0);
         let span = stored.content.first();
         let (start, end) = (span.start(), span.end());
         let is_whole = matches!(stored.content, Content::Whole(_));
         let leaving = if is_whole { Arc::clone(&own) } else { item(start) };
-        let length = filed.layout.length;
-        let part = Part { start, end, bytes: None, filed: Some(filed), item: leaving };
+        let length = stored_file.layout.length;
+        let part = Part { start, end, bytes: None, stored_file: Some(stored_file), item: leaving };
         let mut object = Self::new(stored, reason, own, own_tags, vec![part]);
         object.measure(length);
         object
@@ -104,7 +104,7 @@ impl Object {
         // What is served of it is a part, whose reason is its own.
         let reason = b"OK".as_slice().into();
         let none = Self::new(stored, reason, item, Box::default(), Vec::new());
-        none.with_parts(vec![Part { start, end, bytes, filed: None, item: leaving }])
+        none.with_parts(vec![Part { start, end, bytes, stored_file: None, item: leaving }])
     }
 
     /// All of its body has come, and has so many bytes. Until then what is of a length that was not told has none, and no
@@ -127,7 +127,7 @@ impl Object {
     }
 
     /// What is known of it, and the bytes where `other` has them.
-    pub(super) fn placed_as(&self, other: &Self) -> Self {
+    pub(super) fn with_places_of(&self, other: &Self) -> Self {
         self.with_parts(other.parts.clone())
     }
 
@@ -184,7 +184,9 @@ impl Object {
     /// Bytes of the body once all have come, where it is one whole.
     pub(super) fn length(&self) -> Option<u64> {
         match self.parts.as_slice() {
-            [Part { start: 0, end: u64::MAX, filed: Some(filed), .. }] => Some(filed.layout.length),
+            [Part { start: 0, end: u64::MAX, stored_file: Some(stored_file), .. }] => {
+                Some(stored_file.layout.length)
+            }
             [part @ Part { start: 0, end: u64::MAX, .. }] => part.complete().map(|body| body.length()),
             _ => None,
         }
@@ -203,7 +205,7 @@ impl Part {
     /// Bytes that have come.
     fn length(&self) -> u64 {
         let come = || self.body().map_or(0, |body| body.length());
-        self.filed.as_ref().map_or_else(come, |filed| filed.layout.length)
+        self.stored_file.as_ref().map_or_else(come, |stored_file| stored_file.layout.length)
     }
 
     /// Its bytes, where all of them are in memory.

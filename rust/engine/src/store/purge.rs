@@ -1,8 +1,11 @@
 //! What a purge means: which stored responses, and which of those that are still being fetched.
 
+use std::collections::{HashMap, VecDeque};
+
 use super::object::Object;
-use crate::cache::{Key, Query, Target};
+use crate::cache::{Key, Query, Target, Time};
 use crate::error::{Code, Result};
+use crate::sync::Arc;
 
 /// Which stored responses are meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +22,7 @@ pub enum Purge<'a> {
 
 /// The same, as keys are compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Meant {
+pub(super) enum PurgePattern {
     /// Under these keys.
     Keys(Vec<Key>),
     /// Under keys that begin so.
@@ -30,7 +33,7 @@ pub(super) enum Meant {
     All,
 }
 
-impl Meant {
+impl PurgePattern {
     /// Whether all that is under a key is meant, whatever it is.
     pub(super) fn has_key(&self, key: &Key) -> bool {
         match self {
@@ -55,7 +58,7 @@ impl Purge<'_> {
     ///
     /// # Errors
     /// `BAD_REQUEST`: it is no absolute http or https URL, or an empty tag.
-    pub(super) fn meant(self, queries: &[Query]) -> Result<Meant> {
+    pub(super) fn meant(self, queries: &[Query]) -> Result<PurgePattern> {
         Ok(match self {
             Self::Url(url) => {
                 let target = parse(url)?;
@@ -65,12 +68,12 @@ impl Purge<'_> {
                         keys.push(key);
                     }
                 }
-                Meant::Keys(keys)
+                PurgePattern::Keys(keys)
             }
-            Self::Prefix(prefix) => Meant::Prefix(normalised(prefix)?),
+            Self::Prefix(prefix) => PurgePattern::Prefix(normalised(prefix)?),
             Self::Tag("") => return Err(Code::BadRequest.error("the tag is empty")),
-            Self::Tag(tag) => Meant::Tag(tag.into()),
-            Self::All => Meant::All,
+            Self::Tag(tag) => PurgePattern::Tag(tag.into()),
+            Self::All => PurgePattern::All,
         })
     }
 }
@@ -97,6 +100,74 @@ fn parse(url: &str) -> Result<Target<'_>> {
     Ok(Target { scheme, authority, path })
 }
 
+/// Keys that are remembered in a shard. Arbitrary.
+const MAX_KEYS_OF_SHARD: usize = 64;
+/// Prefixes and tags that are. Each is compared with what comes, so there are few. Arbitrary.
+const MAX_PATTERNS: usize = 64;
+
+/// When a request was sent to the origin. A purge has a number, because a clock can be set back and a number cannot.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RequestEpoch {
+    pub(super) requested: Time,
+    /// The number of the last purge before it.
+    pub(super) purge: u64,
+    /// The purge of its key that its own response has caused.
+    pub(super) own_purge: Option<u64>,
+}
+
+/// The purges of one shard.
+#[derive(Debug, Default)]
+pub(super) struct PurgeLog {
+    /// Hashes of keys, each with the number of the last purge there. Two keys of one hash are fetched anew together.
+    keys: HashMap<u64, u64>,
+    /// Prefixes and tags, each with the number of its purge, the oldest in front.
+    patterns: VecDeque<(Arc<PurgePattern>, u64)>,
+    /// The last purge of everything, or of what has been forgotten.
+    all: u64,
+    /// The last purge of all.
+    last: u64,
+}
+
+impl PurgeLog {
+    /// The key of this hash was purged.
+    pub(super) fn add_key(&mut self, hash: u64, number: u64) {
+        if self.keys.len() >= MAX_KEYS_OF_SHARD && !self.keys.contains_key(&hash) {
+            // None of these is later.
+            self.all = self.last;
+            self.keys.clear();
+        }
+        self.keys.insert(hash, number);
+        self.last = self.last.max(number);
+    }
+
+    /// All that `meant` stands for was purged.
+    pub(super) fn add(&mut self, meant: &Arc<PurgePattern>, number: u64) {
+        self.last = self.last.max(number);
+        if **meant == PurgePattern::All {
+            self.all = self.all.max(number);
+            return;
+        }
+        self.patterns.retain(|(other, _)| other != meant);
+        self.patterns.push_back((Arc::clone(meant), number));
+        if self.patterns.len() > MAX_PATTERNS {
+            if let Some((_, forgotten)) = self.patterns.pop_front() {
+                self.all = self.all.max(forgotten);
+            }
+        }
+    }
+
+    /// Whether `object` was purged since it was requested.
+    pub(super) fn has(&self, hash: u64, key: &Key, object: &Object, since: RequestEpoch) -> bool {
+        let RequestEpoch { purge: last, own_purge, .. } = since;
+        if self.last <= last {
+            return false;
+        }
+        self.all > last
+            || self.keys.get(&hash).is_some_and(|number| *number > last && Some(*number) != own_purge)
+            || self.patterns.iter().any(|(meant, number)| *number > last && meant.has(key, object))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,10 +175,10 @@ mod tests {
 
     fn meant(purge: Purge<'_>, queries: &[Query]) -> Vec<String> {
         match purge.meant(queries).unwrap() {
-            Meant::Keys(keys) => keys.iter().map(|key| key.as_str().to_owned()).collect(),
-            Meant::Prefix(prefix) => vec![prefix.into()],
-            Meant::Tag(tag) => vec![tag.into()],
-            Meant::All => Vec::new(),
+            PurgePattern::Keys(keys) => keys.iter().map(|key| key.as_str().to_owned()).collect(),
+            PurgePattern::Prefix(prefix) => vec![prefix.into()],
+            PurgePattern::Tag(tag) => vec![tag.into()],
+            PurgePattern::All => Vec::new(),
         }
     }
 

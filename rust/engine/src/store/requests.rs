@@ -11,9 +11,9 @@ use crate::cache::CacheStatus;
 use crate::sync::{Arc, Mutex, lock};
 
 /// Names of routes that are told apart; what is beyond is counted together. Arbitrary, as for all requests.
-const MOST: usize = 256;
+const MAX_ROUTES: usize = 256;
 
-/// What is beyond [`MOST`] is called.
+/// What is beyond [`MAX_ROUTES`] is called.
 const OTHER: &str = "other";
 
 /// Threads that count for themselves; beyond, two share what they count in. Arbitrary.
@@ -21,7 +21,7 @@ const STRIPES: usize = 16;
 
 /// What a request got. The order is that of the counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Went {
+pub(super) enum CacheResult {
     Hit,
     Stale,
     Revalidated,
@@ -31,7 +31,7 @@ pub(super) enum Went {
     Error,
 }
 
-const KINDS: usize = Went::Error as usize + 1;
+const RESULTS: usize = CacheResult::Error as usize + 1;
 
 /// How requests went so far. Each is in one of these; one whose client left before it was known is in none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Routes {
     /// Those of `name`. What is declared again goes on counting.
     pub(super) fn of(&self, name: &str) -> Arc<Requests> {
         let mut routes = lock(&self.0);
-        let name = if routes.contains_key(name) || routes.len() < MOST { name } else { OTHER };
+        let name = if routes.contains_key(name) || routes.len() < MAX_ROUTES { name } else { OTHER };
         Arc::clone(routes.entry(name.into()).or_default())
     }
 
@@ -90,9 +90,9 @@ pub(super) struct Requests([Stripe; STRIPES]);
 /// As large as what two neighbouring cache lines are fetched together: what one thread writes, another need not fetch.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Stripe([AtomicU64; KINDS]);
+struct Stripe([AtomicU64; RESULTS]);
 
-impl Went {
+impl CacheResult {
     /// Of a stored response that was served.
     pub(super) fn of(status: &CacheStatus) -> Self {
         match status {
@@ -107,7 +107,7 @@ impl Went {
 
 impl Requests {
     /// One more.
-    pub(super) fn count(&self, went: Went) {
+    pub(super) fn count(&self, went: CacheResult) {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
             static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES;
@@ -119,16 +119,17 @@ impl Requests {
 
     /// All together.
     pub(super) fn stats(&self) -> RequestStats {
-        let sum =
-            |went: Went| self.0.iter().map(|stripe| stripe.0[went as usize].load(Ordering::Relaxed)).sum();
+        let sum = |went: CacheResult| {
+            self.0.iter().map(|stripe| stripe.0[went as usize].load(Ordering::Relaxed)).sum()
+        };
         RequestStats {
-            hits: sum(Went::Hit),
-            stale: sum(Went::Stale),
-            revalidated: sum(Went::Revalidated),
-            collapsed: sum(Went::Collapsed),
-            misses: sum(Went::Miss),
-            passed: sum(Went::Passed),
-            errors: sum(Went::Error),
+            hits: sum(CacheResult::Hit),
+            stale: sum(CacheResult::Stale),
+            revalidated: sum(CacheResult::Revalidated),
+            collapsed: sum(CacheResult::Collapsed),
+            misses: sum(CacheResult::Miss),
+            passed: sum(CacheResult::Passed),
+            errors: sum(CacheResult::Error),
         }
     }
 }
@@ -140,14 +141,14 @@ mod tests {
     #[test]
     fn names_beyond_the_bound_are_counted_together() {
         let routes = Routes::default();
-        for number in 0..2 * MOST {
-            routes.of(&number.to_string()).count(Went::Hit);
+        for number in 0..2 * MAX_ROUTES {
+            routes.of(&number.to_string()).count(CacheResult::Hit);
         }
-        routes.of("0").count(Went::Miss);
+        routes.of("0").count(CacheResult::Miss);
         let stats = routes.stats();
-        assert_eq!(stats.len(), MOST + 1);
+        assert_eq!(stats.len(), MAX_ROUTES + 1);
         let of = |name: &str| stats.iter().find(|(other, _)| &**other == name).unwrap().1;
         assert_eq!(of("0"), RequestStats { hits: 1, misses: 1, ..RequestStats::default() });
-        assert_eq!(of(OTHER), RequestStats { hits: MOST as u64, ..RequestStats::default() });
+        assert_eq!(of(OTHER), RequestStats { hits: MAX_ROUTES as u64, ..RequestStats::default() });
     }
 }

@@ -13,9 +13,9 @@ use std::task::{Context, Poll};
 use super::access::Access;
 use super::cache::{Cache, seconds};
 use super::collapse::Wait;
-use super::disk::{Filed, Unread};
-use super::entry::Settled;
-use super::filling::{Fetched, Filled};
+use super::disk::{ReadFailure, StoredFile};
+use super::entry::FillOutcome;
+use super::fill::{Fetched, Filled};
 use super::lookup::{FetchPlan, Lookup};
 use super::object::{Object, Reader};
 use crate::cache::Slicing;
@@ -36,19 +36,19 @@ pub(super) struct Slices {
 }
 
 /// Bytes that are there or on their way.
-struct Found {
+struct SliceBytes {
     reader: Reader,
     /// How far they reach.
     end: u64,
 }
 
-type Finding = Pin<Box<dyn Future<Output = Result<Found>> + Send>>;
+type Finding = Pin<Box<dyn Future<Output = Result<SliceBytes>> + Send>>;
 
 /// What comes behind the slice that is read.
-enum Next {
+enum NextSlice {
     Wanted,
     Finding(Finding),
-    Found(Result<Found>),
+    Found(Result<SliceBytes>),
 }
 
 /// Reads some bytes of it, in order.
@@ -57,22 +57,22 @@ pub(super) struct SliceReader {
     place: u64,
     end: u64,
     /// What is read, and how far that goes.
-    current: Option<Found>,
-    next: Next,
+    current: Option<SliceBytes>,
+    next: NextSlice,
 }
 
 /// What is done for the next bytes, found out under the lock of the entry.
-enum Way {
+enum SliceLookup {
     /// They can be read.
-    There(Found),
+    There(SliceBytes),
     /// They are in this file, from this place in it on, and up to there in the response.
-    OnDisk(Arc<Filed>, u64, u64),
+    OnDisk(Arc<StoredFile>, u64, u64),
     Wait(Wait),
     /// There are none.
     End,
 }
 
-impl Found {
+impl SliceBytes {
     /// What can be read of `object` from `place` on, in one part, and up to `end` at most.
     fn of(object: &Object, place: u64, end: u64) -> Option<Self> {
         if object.on_disk_at(place).is_some() {
@@ -98,8 +98,8 @@ impl Slices {
     pub(super) fn read(self: &Arc<Self>, span: Option<Span>, object: &Object) -> SliceReader {
         let length = self.state.stored.length().unwrap_or_default();
         let (place, end) = span.map_or((0, length), |span| (span.start(), span.end()));
-        let current = Found::of(object, place, self.end_of_slice(place, end));
-        SliceReader { slices: Arc::clone(self), place, end, current, next: Next::Wanted }
+        let current = SliceBytes::of(object, place, self.end_of_slice(place, end));
+        SliceReader { slices: Arc::clone(self), place, end, current, next: NextSlice::Wanted }
     }
 
     /// Where the slice ends that has the byte at `place`; at `end`, where it is not in slices.
@@ -127,42 +127,44 @@ impl Slices {
     ///
     /// # Cancellation
     /// The fetch goes on, or not, as the policy says.
-    async fn find(self: Arc<Self>, place: u64, end: u64) -> Result<Found> {
+    async fn find(self: Arc<Self>, place: u64, end: u64) -> Result<SliceBytes> {
         let end = self.end_of_slice(place, end);
         // A request that has waited for a fill holds it until it follows the body.
         let mut joined = None;
         let mut is_unreadable = false;
         loop {
-            match self.way(place, end, is_unreadable) {
-                Way::There(found) => return Ok(found),
-                Way::OnDisk(filed, start, end) => match self.access.cache.open(&filed, start).await {
-                    Ok(bytes) => {
-                        let reader = Reader::of(&bytes, start..start + (end - place));
-                        return Ok(Found { reader, end });
+            match self.look_up(place, end, is_unreadable) {
+                SliceLookup::There(found) => return Ok(found),
+                SliceLookup::OnDisk(stored_file, start, end) => {
+                    match self.access.cache.open(&stored_file, start).await {
+                        Ok(bytes) => {
+                            let reader = Reader::of(&bytes, start..start + (end - place));
+                            return Ok(SliceBytes { reader, end });
+                        }
+                        Err(ReadFailure::Failed) => is_unreadable = true,
+                        // Treat as missing: the file is gone, or the disk is not asked again.
+                        Err(ReadFailure::Damaged | ReadFailure::Late) => {}
                     }
-                    Err(Unread::Failed) => is_unreadable = true,
-                    // Treat as missing: the file is gone, or the disk is not asked again.
-                    Err(Unread::Damaged | Unread::Late) => {}
-                },
+                }
                 // The client has a head already: interim responses are dropped.
-                Way::Wait(Wait::Lead(lead)) => {
+                SliceLookup::Wait(Wait::Lead(lead)) => {
                     let Filled::Stored(Fetched { object, .. }) = lead.fetch(drop).await? else {
                         return Err(changed());
                     };
-                    let found = Found::of(&object, place, end);
+                    let found = SliceBytes::of(&object, place, end);
                     return found.filter(|_| object.is_same_state(&self.state)).ok_or_else(changed);
                 }
-                Way::Wait(Wait::Join(waiter)) => {
+                SliceLookup::Wait(Wait::Join(waiter)) => {
                     let waiter = joined.insert(waiter);
                     match poll_fn(|context| waiter.poll(context)).await {
-                        Some(Settled::Failed(error)) => return Err(error),
-                        Some(Settled::Over(old, _)) if old.is_same_state(&self.state) => {
+                        Some(FillOutcome::Failed(error)) => return Err(error),
+                        Some(FillOutcome::Replaced(old, _)) if old.is_same_state(&self.state) => {
                             return Err(changed());
                         }
                         _ => {}
                     }
                 }
-                Way::End => {
+                SliceLookup::End => {
                     return Err(Code::Internal.error("a byte after the end of a response was to be read"));
                 }
             }
@@ -170,29 +172,29 @@ impl Slices {
     }
 
     /// Looks up the bytes from `place` to `end`. `is_unreadable`: the disk has not given them back.
-    fn way(&self, place: u64, end: u64, is_unreadable: bool) -> Way {
+    fn look_up(&self, place: u64, end: u64, is_unreadable: bool) -> SliceLookup {
         let cache = &self.access.cache;
         let now = seconds(Cache::now());
         cache.index.with(&self.lookup.key, |entry| {
             let there = entry.same_state(&self.state);
             if let Some(object) = there {
                 object.hit_part(place, now);
-                if let Some(found) = Found::of(object, place, end) {
-                    return Way::There(found);
+                if let Some(found) = SliceBytes::of(object, place, end) {
+                    return SliceLookup::There(found);
                 }
                 match object.on_disk_at(place).zip(object.reaches_from(place)) {
-                    Some(((filed, start), reached)) if !is_unreadable && cache.may_read() => {
-                        return Way::OnDisk(Arc::clone(filed), start, reached.min(end));
+                    Some(((stored_file, start), reached)) if !is_unreadable && cache.may_read() => {
+                        return SliceLookup::OnDisk(Arc::clone(stored_file), start, reached.min(end));
                     }
                     // Treat as missing.
                     _ => {}
                 }
             }
             let Some(missing) = self.missing(there.map(|object| &**object), place, end) else {
-                return Way::End;
+                return SliceLookup::End;
             };
             // The request is in the middle of this state and needs no validation, so that hit-for-miss does not apply.
-            Way::Wait(self.access.ask(entry, &self.lookup, self.plan(missing), false))
+            SliceLookup::Wait(self.access.ask(entry, &self.lookup, self.plan(missing), false))
         })
     }
 
@@ -242,7 +244,7 @@ impl SliceReader {
                         Poll::Ready(Some(Err(error))) if is_of_disk(&error) => {
                             // Nobody has seen anything of what is still wanted: it is looked for anew.
                             current.end = self.place;
-                            self.next = Next::Wanted;
+                            self.next = NextSlice::Wanted;
                             continue;
                         }
                         Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
@@ -260,9 +262,9 @@ impl SliceReader {
             // What has been read is released before more is waited for.
             self.current = None;
             self.look_ahead(self.place, context);
-            match std::mem::replace(&mut self.next, Next::Wanted) {
-                Next::Found(Ok(found)) => self.current = Some(found),
-                Next::Found(Err(error)) => return Poll::Ready(Some(Err(error))),
+            match std::mem::replace(&mut self.next, NextSlice::Wanted) {
+                NextSlice::Found(Ok(found)) => self.current = Some(found),
+                NextSlice::Found(Err(error)) => return Poll::Ready(Some(Err(error))),
                 next => {
                     self.next = next;
                     return Poll::Pending;
@@ -276,12 +278,12 @@ impl SliceReader {
         if place >= self.end {
             return;
         }
-        if let Next::Wanted = self.next {
-            self.next = Next::Finding(Box::pin(Arc::clone(&self.slices).find(place, self.end)));
+        if let NextSlice::Wanted = self.next {
+            self.next = NextSlice::Finding(Box::pin(Arc::clone(&self.slices).find(place, self.end)));
         }
-        if let Next::Finding(finding) = &mut self.next {
+        if let NextSlice::Finding(finding) = &mut self.next {
             if let Poll::Ready(found) = finding.as_mut().poll(context) {
-                self.next = Next::Found(found);
+                self.next = NextSlice::Found(found);
             }
         }
     }

@@ -159,7 +159,7 @@ fn begin_hit(
     let spec = relay.spec();
     let Some(caching) = &spec.caching else { return Ok(false) };
     let target = task.target_at(relay);
-    let asked = store::Asked {
+    let asked = store::HitRequest {
         method: task.incoming.method(),
         target: Target {
             scheme: spec.origin.endpoint.scheme().name(),

@@ -85,7 +85,7 @@ fn a_filler_that_waits_for_the_slowest_is_told() {
         let (body, filler) = Body::new(&Plain::new(CacheBudget::new(REGION)));
         let follower = Body::follow(&body, 0..u64::MAX);
         filler.push(slice(&pool, b"a"));
-        filler.thin_out(1);
+        filler.stop_retaining(1);
         let next = slice(&pool, b"b");
         let reading = thread::spawn(move || read(follower));
         block_on(poll_fn(|context| filler.poll_room(context)));

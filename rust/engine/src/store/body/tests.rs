@@ -166,7 +166,7 @@ fn a_body_that_is_thinned_out_keeps_what_its_slowest_reader_lacks() {
     let mut context = Context::from_waker(&waker);
     let (mut quick, mut slow) = (Body::follow(&body, 0..u64::MAX), Body::follow(&body, 0..u64::MAX));
     filler.push(slice(&pool, b"abc"));
-    filler.thin_out(4);
+    filler.stop_retaining(4);
     assert!(filler.poll_room(&mut context).is_ready());
     filler.push(slice(&pool, b"de"));
     assert_eq!(read(&mut quick), (b"abcde".to_vec(), Waits));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::sync::{Mutex, lock};
 
 /// How long a disk that hangs is left alone before one request asks it again. Arbitrary.
-const PAUSE: Duration = Duration::from_secs(5);
+const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// The deadline of each reading, and what came of it.
 #[derive(Debug)]
@@ -20,12 +20,12 @@ pub(crate) struct Deadline {
     limit: Duration,
     /// From when on one may ask again, while it hangs.
     retry: Mutex<Option<Instant>>,
-    missed: AtomicU64,
+    timeouts: AtomicU64,
 }
 
 impl Deadline {
     pub(crate) fn new(limit: Duration) -> Self {
-        Self { limit, retry: Mutex::new(None), missed: AtomicU64::new(0) }
+        Self { limit, retry: Mutex::new(None), timeouts: AtomicU64::new(0) }
     }
 
     pub(crate) fn limit(&self) -> Duration {
@@ -33,35 +33,35 @@ impl Deadline {
     }
 
     /// Whether something may be read. While it hangs that is for one to find out, who is to ask at once.
-    pub(crate) fn may_ask(&self) -> bool {
+    pub(crate) fn may_read(&self) -> bool {
         let mut retry = lock(&self.retry);
         match *retry {
             None => true,
             Some(from) if Instant::now() < from => false,
             Some(_) => {
-                *retry = Some(Instant::now() + self.limit + PAUSE);
+                *retry = Some(Instant::now() + self.limit + RETRY_PAUSE);
                 true
             }
         }
     }
 
     /// A reading has ended.
-    pub(crate) fn answered(&self) {
+    pub(crate) fn record_answer(&self) {
         *lock(&self.retry) = None;
     }
 
     /// Somebody has waited for as long as may be, and the disk hangs or only a file does.
-    pub(crate) fn miss(&self, is_hanging: bool) {
+    pub(crate) fn record_timeout(&self, is_hanging: bool) {
         // Relaxed: a count, which orders nothing.
-        self.missed.fetch_add(1, Ordering::Relaxed);
+        self.timeouts.fetch_add(1, Ordering::Relaxed);
         if is_hanging {
-            *lock(&self.retry) = Some(Instant::now() + PAUSE);
+            *lock(&self.retry) = Some(Instant::now() + RETRY_PAUSE);
         }
     }
 
     /// How often.
-    pub(crate) fn missed(&self) -> u64 {
-        self.missed.load(Ordering::Relaxed)
+    pub(crate) fn timeouts(&self) -> u64 {
+        self.timeouts.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_hanging(&self) -> bool {
@@ -76,16 +76,16 @@ mod tests {
     #[test]
     fn a_disk_that_hangs_is_asked_by_one_now_and_then_and_by_all_once_it_answers() {
         let deadline = Deadline::new(Duration::from_secs(3600));
-        assert!(deadline.may_ask() && !deadline.is_hanging());
-        deadline.miss(false);
-        assert!(!deadline.is_hanging() && deadline.may_ask(), "a file");
-        deadline.miss(true);
-        assert!(deadline.is_hanging() && !deadline.may_ask());
+        assert!(deadline.may_read() && !deadline.is_hanging());
+        deadline.record_timeout(false);
+        assert!(!deadline.is_hanging() && deadline.may_read(), "a file");
+        deadline.record_timeout(true);
+        assert!(deadline.is_hanging() && !deadline.may_read());
         *lock(&deadline.retry) = Some(Instant::now());
-        assert!(deadline.may_ask(), "one");
-        assert!(!deadline.may_ask(), "and nobody else");
-        deadline.answered();
-        assert!(deadline.may_ask() && deadline.may_ask() && !deadline.is_hanging());
-        assert_eq!(deadline.missed(), 2);
+        assert!(deadline.may_read(), "one");
+        assert!(!deadline.may_read(), "and nobody else");
+        deadline.record_answer();
+        assert!(deadline.may_read() && deadline.may_read() && !deadline.is_hanging());
+        assert_eq!(deadline.timeouts(), 2);
     }
 }

@@ -21,9 +21,9 @@ pub const SUM: u64 = 8;
 /// What heads are multiples of.
 const PAGE: usize = 4096;
 /// The largest head that is read: more than any response that the origin's client lets through.
-const LARGEST: usize = 1 << 20;
+const MAX_HEAD: usize = 1 << 20;
 /// What an update may add to a head before it no longer fits where it is. Arbitrary; most change a date.
-const SPARE: usize = 256;
+const HEAD_SPARE: usize = 256;
 
 /// What a file begins with; of another version of the format nothing is read.
 pub const MAGIC: &[u8; 8] = b"penstock";
@@ -134,9 +134,9 @@ pub fn encode(known: Known<'_>, name: u64, length: u64, room: Option<u32>) -> Op
     let needed = PREFIX + body.0.len();
     let room = match room {
         Some(room) => usize::try_from(room).ok()?,
-        None => (needed + SPARE).next_multiple_of(PAGE),
+        None => (needed + HEAD_SPARE).next_multiple_of(PAGE),
     };
-    if needed > room || room > LARGEST {
+    if needed > room || room > MAX_HEAD {
         return None;
     }
     let mut head = Writing(MAGIC.to_vec());
@@ -156,7 +156,7 @@ pub fn room(prefix: &[u8; PREFIX]) -> Option<usize> {
     let mut numbers = Reading(prefix.strip_prefix(MAGIC)?);
     let (version, size, room) = (numbers.number()?, numbers.number()?, numbers.number()?);
     let (size, room) = (usize::try_from(size).ok()?, usize::try_from(room).ok()?);
-    let fits = room <= LARGEST && room.checked_sub(PREFIX).is_some_and(|most| size <= most);
+    let fits = room <= MAX_HEAD && room.checked_sub(PREFIX).is_some_and(|most| size <= most);
     (version == VERSION && fits && numbers.number()? == BLOCK).then_some(room)
 }
 

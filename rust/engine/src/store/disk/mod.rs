@@ -5,18 +5,18 @@
 //! invariants: nothing is served whose checksum is wrong; files take no more than the budget; a file that cannot be
 //! written, for whatever reason, costs nothing but itself.
 
-mod bringing;
 mod deadline;
 mod directory;
-mod filed;
+mod file;
 pub mod format;
-mod keeping;
+mod load;
 mod queue;
-mod reading;
+mod read;
 mod scan;
 #[cfg(test)]
 pub(super) mod tests;
 mod threads;
+mod write;
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -32,9 +32,9 @@ use crate::sync::{Arc, Mutex, lock};
 use directory::Directory;
 use queue::Queue;
 
-pub(super) use bringing::Brought;
-pub(super) use filed::Filed;
-pub(super) use reading::{FileReader, Opened, Unread};
+pub(super) use file::StoredFile;
+pub(super) use load::Loaded;
+pub(super) use read::{FileReader, OpenFile, ReadFailure};
 
 /// The part of the memory tier in which what leaves it waits to be written: an eighth. Whatever finds no room there is
 /// not written. More would be missed by what stays.
@@ -91,11 +91,11 @@ struct Counts {
 }
 
 /// How often an operator is told that the disk fails.
-const TELL_AGAIN: Duration = Duration::from_secs(60);
+const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What the disk has said when it failed, and when that was told last.
 #[derive(Debug, Default)]
-struct Trouble {
+struct DiskFailure {
     said: Option<String>,
     told: Option<Instant>,
 }
@@ -114,13 +114,13 @@ pub(super) struct Disk {
     is_ready: AtomicBool,
     /// Nothing is written until then: the disk has failed.
     paused: Mutex<Option<Instant>>,
-    trouble: Mutex<Trouble>,
-    threads: Mutex<Option<Crew>>,
+    trouble: Mutex<DiskFailure>,
+    threads: Mutex<Option<DiskThreads>>,
 }
 
 /// The threads of a disk.
 #[derive(Debug)]
-struct Crew {
+struct DiskThreads {
     readers: Vec<JoinHandle<()>>,
     writer: JoinHandle<()>,
     /// Each disconnects with the last of its threads.
@@ -177,7 +177,7 @@ impl Disk {
             skipped: count(&self.counts.skipped),
             failed: count(&self.counts.failed),
             damaged: count(&self.counts.damaged),
-            timeouts: self.queue.deadline.missed(),
+            timeouts: self.queue.deadline.timeouts(),
             hanging: self.queue.deadline.is_hanging(),
         }
     }
@@ -189,13 +189,13 @@ impl Disk {
 
     /// Whether it may be asked to read now.
     pub(super) fn may_read(&self) -> bool {
-        self.queue.deadline.may_ask()
+        self.queue.deadline.may_read()
     }
 
-    /// How it has failed, for the operator: at most once in [`TELL_AGAIN`].
+    /// How it has failed, for the operator: at most once in [`REPORT_INTERVAL`].
     pub(super) fn trouble(&self) -> Option<Error> {
         let mut trouble = lock(&self.trouble);
-        if trouble.told.is_some_and(|told| told.elapsed() < TELL_AGAIN) {
+        if trouble.told.is_some_and(|told| told.elapsed() < REPORT_INTERVAL) {
             return None;
         }
         let deadline = &self.queue.deadline;

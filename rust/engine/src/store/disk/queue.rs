@@ -17,48 +17,48 @@ use tokio::sync::oneshot;
 use super::super::body::Body;
 use super::super::eviction::Item;
 use super::deadline::Deadline;
-use super::filed::Filed;
+use super::file::StoredFile;
 use crate::cache::Key;
 use crate::sync::{Arc, Mutex, MutexGuard, lock};
 
 /// What the writing thread does.
 #[derive(Debug)]
-pub(crate) enum Chore {
+pub(crate) enum DiskTask {
     /// The head of a file is out of date.
-    Change(Arc<Filed>),
+    Change(Arc<StoredFile>),
     /// A file that nothing refers to any more.
     Remove(u64),
     /// What leaves memory.
-    Keep(Leaving),
+    Keep(PendingWrite),
 }
 
 /// A whole body, or a part, that leaves memory by way of `item`, and what it takes there until then.
 #[derive(Debug)]
-pub(crate) struct Leaving {
+pub(crate) struct PendingWrite {
     pub(crate) item: Arc<Item<Key>>,
     pub(crate) body: Arc<Body>,
     pub(crate) cost: usize,
 }
 
-impl Leaving {
+impl PendingWrite {
     pub(crate) fn new(item: &Arc<Item<Key>>, body: &Arc<Body>) -> Self {
         Self { item: Arc::clone(item), body: Arc::clone(body), cost: body.cost() }
     }
 }
 
 /// What one of the threads that read does for somebody who waits for it.
-pub(crate) trait Reading: Send {
+pub(crate) trait ReadTask: Send {
     /// Whether anybody does.
     fn is_wanted(&self) -> bool;
     fn read(self: Box<Self>);
 }
 
-struct Asked<T, F> {
+struct Request<T, F> {
     reply: oneshot::Sender<T>,
     work: F,
 }
 
-impl<T: Send, F: FnOnce() -> T + Send> Reading for Asked<T, F> {
+impl<T: Send, F: FnOnce() -> T + Send> ReadTask for Request<T, F> {
     fn is_wanted(&self) -> bool {
         !self.reply.is_closed()
     }
@@ -70,28 +70,28 @@ impl<T: Send, F: FnOnce() -> T + Send> Reading for Asked<T, F> {
 }
 
 /// A reading that no thread has begun.
-struct Waiting {
+struct PendingRead {
     /// The name of its file.
     name: u64,
     since: Instant,
-    reading: Box<dyn Reading>,
+    reading: Box<dyn ReadTask>,
 }
 
 /// Threads that read, so that as many reads of pages that are not in memory are before the disk at once. Arbitrary.
 pub(super) const READERS: usize = 4;
 
 /// The most threads that read one file at once: half of them, so that one that hangs leaves others to read the rest.
-const OF_ONE_FILE: usize = READERS / 2;
+const MAX_READERS_OF_FILE: usize = READERS / 2;
 
 #[derive(Default)]
 struct State {
-    reads: VecDeque<Waiting>,
+    reads: VecDeque<PendingRead>,
     /// The names of the files that threads read.
     reading: Vec<u64>,
     removals: VecDeque<u64>,
     /// By name: what changes again before its turn has come is written once.
-    changes: BTreeMap<u64, Arc<Filed>>,
-    writes: VecDeque<Leaving>,
+    changes: BTreeMap<u64, Arc<StoredFile>>,
+    writes: VecDeque<PendingWrite>,
     /// What was done last was a change.
     has_changed: bool,
     /// Bytes of memory that leave once they are written.
@@ -104,25 +104,25 @@ struct State {
 
 impl State {
     /// Whether a thread that is free would begin it.
-    fn may_read(&self, waiting: &Waiting) -> bool {
-        self.reading.iter().filter(|name| **name == waiting.name).count() < OF_ONE_FILE
+    fn may_read(&self, waiting: &PendingRead) -> bool {
+        self.reading.iter().filter(|name| **name == waiting.name).count() < MAX_READERS_OF_FILE
     }
 
-    fn next_reading(&mut self) -> Option<Waiting> {
+    fn next_reading(&mut self) -> Option<PendingRead> {
         let next = self.reads.iter().position(|waiting| self.may_read(waiting))?;
         let next = self.reads.remove(next)?;
         self.reading.push(next.name);
         Some(next)
     }
 
-    fn removal(&mut self) -> Option<Chore> {
-        self.removals.pop_front().map(Chore::Remove)
+    fn removal(&mut self) -> Option<DiskTask> {
+        self.removals.pop_front().map(DiskTask::Remove)
     }
 
-    fn change(&mut self) -> Option<Chore> {
-        let (_, filed) = self.changes.pop_first()?;
+    fn change(&mut self) -> Option<DiskTask> {
+        let (_, stored_file) = self.changes.pop_first()?;
         self.has_changed = true;
-        Some(Chore::Change(filed))
+        Some(DiskTask::Change(stored_file))
     }
 }
 
@@ -148,8 +148,8 @@ impl Queue {
         }
     }
 
-    /// A chore is over.
-    pub(crate) fn finish_chore(&self) {
+    /// A task is over.
+    pub(crate) fn count_task(&self) {
         // Relaxed: a count, which orders nothing.
         self.done.fetch_add(1, Ordering::Relaxed);
     }
@@ -169,8 +169,8 @@ impl Queue {
         let (reply, answer) = oneshot::channel();
         let mut state = lock(&self.state);
         if state.closed.is_none() {
-            let (since, reading) = (Instant::now(), Box::new(Asked { reply, work }));
-            state.reads.push_back(Waiting { name, since, reading });
+            let (since, reading) = (Instant::now(), Box::new(Request { reply, work }));
+            state.reads.push_back(PendingRead { name, since, reading });
             drop(state);
             self.for_reading.notify_one();
         }
@@ -195,13 +195,13 @@ impl Queue {
         lock(&self.state).closed.is_some()
     }
 
-    /// Somebody has waited for `filed`, if it was known, for too long, and no longer does. Says whether the disk hangs, and not
+    /// Somebody has waited for `stored_file`, if it was known, for too long, and no longer does. Says whether the disk hangs, and not
     /// that file alone. What nobody waits for leaves, with its memory: the threads may be kept for hours.
-    pub(crate) fn miss(&self, filed: Option<&Filed>) -> bool {
+    pub(crate) fn record_timeout(&self, stored_file: Option<&StoredFile>) -> bool {
         let (is_hanging, unwanted) = {
             let mut state = lock(&self.state);
             // No thread has been free for as long.
-            let is_late = |waiting: &Waiting| waiting.since.elapsed() >= self.deadline.limit();
+            let is_late = |waiting: &PendingRead| waiting.since.elapsed() >= self.deadline.limit();
             let is_hanging = state.reads.iter().any(|waiting| is_late(waiting) && state.may_read(waiting));
             let reads = std::mem::take(&mut state.reads);
             let (wanted, unwanted): (VecDeque<_>, VecDeque<_>) =
@@ -209,9 +209,9 @@ impl Queue {
             state.reads = wanted;
             (is_hanging, unwanted)
         };
-        self.deadline.miss(is_hanging);
-        if let Some(filed) = filed.filter(|_| !is_hanging) {
-            filed.set_late(true);
+        self.deadline.record_timeout(is_hanging);
+        if let Some(stored_file) = stored_file.filter(|_| !is_hanging) {
+            stored_file.set_late(true);
         }
         drop(unwanted);
         is_hanging
@@ -224,8 +224,8 @@ impl Queue {
     }
 
     /// The heads of `files` are to be written anew. Never refused either.
-    pub(crate) fn change<'a>(&self, files: impl Iterator<Item = &'a Arc<Filed>>) {
-        let named = files.map(|filed| (filed.layout.name, Arc::clone(filed)));
+    pub(crate) fn change<'a>(&self, files: impl Iterator<Item = &'a Arc<StoredFile>>) {
+        let named = files.map(|stored_file| (stored_file.layout.name, Arc::clone(stored_file)));
         self.add(|state| state.changes.extend(named));
     }
 
@@ -239,7 +239,7 @@ impl Queue {
     }
 
     /// Takes what is to be written, unless more than `most` bytes would leave at once.
-    pub(crate) fn keep(&self, leaving: Leaving, most: usize) -> bool {
+    pub(crate) fn keep(&self, leaving: PendingWrite, most: usize) -> bool {
         let mut state = lock(&self.state);
         let together = state.leaving.saturating_add(leaving.cost);
         if state.closed.is_some() || together > most {
@@ -264,7 +264,7 @@ impl Queue {
 
     /// Waits for something to read, and reads it if somebody waits for it. False when the queue is closed.
     pub(crate) fn read_next(&self) -> bool {
-        let Waiting { name, reading, .. } = {
+        let PendingRead { name, reading, .. } = {
             let mut state = lock(&self.state);
             loop {
                 if state.closed.is_some() {
@@ -279,7 +279,7 @@ impl Queue {
         // Clients leave while theirs waits.
         if reading.is_wanted() {
             reading.read();
-            self.deadline.answered();
+            self.deadline.record_answer();
         }
         let mut state = lock(&self.state);
         if let Some(place) = state.reading.iter().position(|other| *other == name) {
@@ -294,7 +294,7 @@ impl Queue {
     }
 
     /// Waits for something to do; none when the queue is closed, and nothing is left to do or the time for it is over.
-    pub(crate) fn next_chore(&self) -> Option<Chore> {
+    pub(crate) fn next_task(&self) -> Option<DiskTask> {
         let mut state = lock(&self.state);
         loop {
             if state.closed.is_some_and(|until| Instant::now() >= until) {
@@ -302,12 +302,12 @@ impl Queue {
             }
             let may_change = !state.has_changed || state.writes.is_empty();
             let change = |state: &mut State| if may_change { state.change() } else { None };
-            if let Some(chore) = state.removal().or_else(|| change(&mut state)) {
-                return Some(chore);
+            if let Some(task) = state.removal().or_else(|| change(&mut state)) {
+                return Some(task);
             }
             if let Some(leaving) = state.writes.pop_front() {
                 state.has_changed = false;
-                return Some(Chore::Keep(leaving));
+                return Some(DiskTask::Keep(leaving));
             }
             if state.closed.is_some() {
                 state.ended = true;
@@ -318,18 +318,18 @@ impl Queue {
     }
 
     /// What is small and is to be done now, for whoever is in the middle of something long; and whether to go on with it.
-    pub(crate) fn small_chore(&self) -> (Option<Chore>, bool) {
+    pub(crate) fn next_small_task(&self) -> (Option<DiskTask>, bool) {
         let mut state = lock(&self.state);
         (state.removal().or_else(|| state.change()), state.closed.is_none())
     }
 
     /// What is to be removed, for whoever needs the room.
-    pub(crate) fn removal(&self) -> Option<Chore> {
+    pub(crate) fn removal(&self) -> Option<DiskTask> {
         lock(&self.state).removal()
     }
 
     /// Takes nothing more, but for `last`, which is written until then.
-    pub(crate) fn close(&self, last: Vec<Leaving>, until: Instant) {
+    pub(crate) fn close(&self, last: Vec<PendingWrite>, until: Instant) {
         let dropped = {
             let mut state = lock(&self.state);
             if state.closed.is_some() {

@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering;
 use super::super::cache::Cache;
 use super::super::eviction::Item;
 use super::super::object::Object;
-use super::filed::Filed;
+use super::super::purge::RequestEpoch;
+use super::file::StoredFile;
 use super::format::{Head, Layout, PREFIX, decode, room};
 use super::{Disk, count};
 use crate::stream::Ending;
@@ -36,12 +37,12 @@ impl Cache {
                     Some(Err(_)) | None => count(&disk.counts.failed),
                 }
                 loop {
-                    let (chore, goes_on) = disk.queue.small_chore();
+                    let (task, goes_on) = disk.queue.next_small_task();
                     if !goes_on {
                         return;
                     }
-                    let Some(chore) = chore else { break };
-                    self.do_chore(chore);
+                    let Some(task) = task else { break };
+                    self.run_task(task);
                 }
             }
         }
@@ -56,13 +57,14 @@ impl Cache {
         let hash = self.index.hash(&key);
         let item = |place| Item::new(hash.wrapping_add(place), key.clone());
         let ending = Ending { trailers, ..Ending::default() };
-        let filed = Arc::new(Filed::new(layout, item(stored.content.first().start()), ending));
-        let object = Arc::new(Object::on_disk(stored, reason, tags, item, Arc::clone(&filed)));
+        let stored_file = Arc::new(StoredFile::new(layout, item(stored.content.first().start()), ending));
+        let object = Arc::new(Object::on_disk(stored, reason, tags, item, Arc::clone(&stored_file)));
         // Before it can be found: whoever removes it from the index takes it out here as well.
-        disk.admit(&filed, &object);
-        match self.index.offer(&key, &object, 0) {
-            Some(added) => self.let_go_of_rest(added),
-            None => self.remove_file(&filed),
+        disk.admit(&stored_file, &object);
+        let since = RequestEpoch { requested: object.stored.freshness.received(), purge: 0, own_purge: None };
+        match self.index.offer(&key, &object, since) {
+            Some(added) => self.drop_replaced(added),
+            None => self.remove_file(&stored_file),
         }
         self.make_room_on_disk(disk, 0);
     }
@@ -75,7 +77,7 @@ fn look(disk: &Disk, name: u64) -> Option<io::Result<Option<(Layout, Head)>>> {
         let directory = Arc::clone(&disk.directory);
         let found =
             disk.queue.wait_for(name, move || directory.read(name).map(|file| read_head(name, &file)));
-        if found.is_some() || disk.queue.is_closed() || !disk.queue.miss(None) {
+        if found.is_some() || disk.queue.is_closed() || !disk.queue.record_timeout(None) {
             return found;
         }
     }

@@ -8,15 +8,15 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::super::cache::Cache;
-use super::keeping::is_of_use;
-use super::queue::{Leaving, READERS};
-use super::{Crew, Disk};
+use super::queue::{PendingWrite, READERS};
+use super::write::is_of_use;
+use super::{Disk, DiskThreads};
 use crate::error::{Code, Result};
 use crate::sync::{Arc, lock};
 
 /// For how long the threads are waited for at the end without a sign of life: a disk that is busy takes tenths of a second.
 /// Arbitrary.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
+const THREAD_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Cache {
     /// Starts the threads, and with them the look at what is there.
@@ -42,13 +42,14 @@ impl Cache {
             if let Some(cache) = weak.upgrade() {
                 cache.scan();
             }
-            while let Some(chore) = queue.next_chore() {
+            while let Some(task) = queue.next_task() {
                 let Some(cache) = weak.upgrade() else { return };
-                cache.do_chore(chore);
-                queue.finish_chore();
+                cache.run_task(task);
+                queue.count_task();
             }
         });
-        *lock(&disk.threads) = Some(Crew { readers, writer: writer.map_err(failed)?, reading, writing });
+        *lock(&disk.threads) =
+            Some(DiskThreads { readers, writer: writer.map_err(failed)?, reading, writing });
         Ok(())
     }
 
@@ -59,26 +60,26 @@ impl Cache {
     /// is taken then until it answers, or the process ends.
     pub fn close(&self, within: Duration) -> bool {
         let Some(disk) = self.disk.as_ref().filter(|_| !self.pool.dead()) else { return true };
-        let Some(crew) = lock(&disk.threads).take() else { return true };
+        let Some(threads) = lock(&disk.threads).take() else { return true };
         let now = Self::now();
         let mut last = Vec::new();
         // A directory that was not looked through may be fuller than it seems.
         if disk.is_ready.load(Ordering::Relaxed) {
             self.index.each(|_, objects| {
                 for object in objects.iter().filter(|object| is_of_use(object, now)) {
-                    last.extend(object.in_memory_alone().map(|(item, body)| Leaving::new(item, body)));
+                    last.extend(object.in_memory_alone().map(|(item, body)| PendingWrite::new(item, body)));
                 }
             });
         }
         let end = Instant::now() + within;
         disk.queue.close(last, end);
-        let has_written = disk.has_written(&crew.writing, end);
+        let has_written = disk.has_written(&threads.writing, end);
         // One that a file keeps has nothing to say to anybody.
-        if has_ended(&crew.reading, Instant::now() + SIGN_OF_LIFE) {
-            join(crew.readers);
+        if has_ended(&threads.reading, Instant::now() + THREAD_TIMEOUT) {
+            join(threads.readers);
         }
         if has_written {
-            join(vec![crew.writer]);
+            join(vec![threads.writer]);
             disk.directory.release();
         }
         has_written
@@ -98,7 +99,7 @@ impl Disk {
     /// Whether the thread that writes ends, which has until then to do so: a disk that gets nothing done for as long as anybody
     /// waits for a reading hangs.
     fn has_written(&self, thread: &Receiver<Infallible>, end: Instant) -> bool {
-        let limit = self.queue.deadline.limit().max(SIGN_OF_LIFE);
+        let limit = self.queue.deadline.limit().max(THREAD_TIMEOUT);
         loop {
             let done = self.queue.done();
             if has_ended(thread, Instant::now() + limit) {

@@ -6,7 +6,7 @@ use crate::store::body::Body;
 use crate::store::body::CacheBudget;
 use crate::store::disk::tests::{key, policy};
 use crate::store::index::Index;
-use crate::store::voids::Since;
+use crate::store::purge::RequestEpoch;
 use crate::stream::Ending;
 use crate::wire::list::Lines;
 
@@ -100,7 +100,7 @@ fn what_can_be_joined_is_bounded() {
     let mut entry = Entry::default();
     let span = |number: u64| Span::new(number, number + 1).expect("it is not empty");
     let leaders: Vec<_> = (0..100).filter_map(|number| entry.lead(span(number))).collect();
-    assert_eq!(leaders.len(), FILLS);
+    assert_eq!(leaders.len(), MAX_FILLS_OF_KEY);
     assert!(entry.join(span(0)).is_some() && entry.join(span(99)).is_none());
     entry.release(&leaders[0]);
     assert!(entry.join(span(0)).is_none() && entry.lead(span(99)).is_some());
@@ -116,7 +116,7 @@ fn a_late_older_answer_never_replaces_a_newer_one() {
     };
     for (requested, dated, is_stored) in [(1, 2, false), (1, 4, true), (1, 5, true), (6, 2, true)] {
         let index = Index::new(10);
-        let since = |requested| Since { requested: at(requested), purge: 0 };
+        let since = |requested| RequestEpoch { requested: at(requested), purge: 0, own_purge: None };
         let newer = made(5, 4);
         assert!(index.put(&key(), None, &newer, since(0)).is_some());
         let late = made(7, dated);
@@ -134,7 +134,7 @@ fn a_late_older_answer_never_replaces_a_newer_one() {
 #[test]
 fn a_late_older_confirmation_does_not_make_a_newer_one_older() {
     let index = Index::new(10);
-    let since = |requested| Since { requested: at(requested), purge: 0 };
+    let since = |requested| RequestEpoch { requested: at(requested), purge: 0, own_purge: None };
     let first = object("http://a", 0, &[]);
     assert!(index.put(&key(), None, &first, since(0)).is_some());
     let confirmed = |received, dated: u64| {

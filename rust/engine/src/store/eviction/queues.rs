@@ -6,7 +6,7 @@ use super::Item;
 use crate::sync::Arc;
 
 /// No slot.
-pub(super) const NOWHERE: u32 = u32::MAX;
+pub(super) const NO_SLOT: u32 = u32::MAX;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Queue {
@@ -27,12 +27,12 @@ pub(super) struct Slot<T> {
 pub(super) struct Queues<T> {
     /// What the small queue may cost before it gives way.
     pub(super) small: u64,
-    places: Vec<Place<T>>,
+    nodes: Vec<Node<T>>,
     free: Vec<u32>,
     ends: [Ends; 2],
 }
 
-struct Place<T> {
+struct Node<T> {
     slot: Option<Slot<T>>,
     queue: Queue,
     older: u32,
@@ -47,8 +47,8 @@ struct Ends {
 
 impl<T> Queues<T> {
     pub(super) fn new(small: u64) -> Self {
-        let ends = || Ends { oldest: NOWHERE, newest: NOWHERE, bytes: 0 };
-        Self { small, places: Vec::new(), free: Vec::new(), ends: [ends(), ends()] }
+        let ends = || Ends { oldest: NO_SLOT, newest: NO_SLOT, bytes: 0 };
+        Self { small, nodes: Vec::new(), free: Vec::new(), ends: [ends(), ends()] }
     }
 
     /// Takes an item in, and returns the number of its slot.
@@ -56,16 +56,16 @@ impl<T> Queues<T> {
         // A trial that would end all others is not given: what is larger than the small queue stays while there is room,
         // and is the next to go when there is none. Asked for again, it will be in the main queue.
         let first = queue == Queue::Small && slot.cost > self.small;
-        let place = Place { slot: Some(slot), queue, older: NOWHERE, newer: NOWHERE };
+        let node = Node { slot: Some(slot), queue, older: NO_SLOT, newer: NO_SLOT };
         let number = if let Some(number) = self.free.pop() {
-            self.places[number as usize] = place;
+            self.nodes[number as usize] = node;
             number
         } else {
-            self.places.push(place);
-            u32::try_from(self.places.len() - 1).expect("fewer items than bytes that they cost")
+            self.nodes.push(node);
+            u32::try_from(self.nodes.len() - 1).expect("fewer items than bytes that they cost")
         };
         let ends = &self.ends[queue as usize];
-        let (older, newer) = if first { (NOWHERE, ends.oldest) } else { (ends.newest, NOWHERE) };
+        let (older, newer) = if first { (NO_SLOT, ends.oldest) } else { (ends.newest, NO_SLOT) };
         self.link(number, older, newer);
         number
     }
@@ -73,19 +73,19 @@ impl<T> Queues<T> {
     /// Lets an item begin anew, as the newest of the main queue.
     pub(super) fn renew(&mut self, number: u32) {
         self.unlink(number);
-        self.place(number).queue = Queue::Main;
-        self.link(number, self.ends[Queue::Main as usize].newest, NOWHERE);
+        self.node(number).queue = Queue::Main;
+        self.link(number, self.ends[Queue::Main as usize].newest, NO_SLOT);
     }
 
     pub(super) fn take(&mut self, number: u32) -> Slot<T> {
         self.unlink(number);
         self.free.push(number);
-        self.place(number).slot.take().expect(OCCUPIED)
+        self.node(number).slot.take().expect(OCCUPIED)
     }
 
     pub(super) fn change_cost(&mut self, number: u32, cost: u64) {
-        let place = self.place(number);
-        let (queue, slot) = (place.queue, place.slot.as_mut().expect(OCCUPIED));
+        let node = self.node(number);
+        let (queue, slot) = (node.queue, node.slot.as_mut().expect(OCCUPIED));
         let before = std::mem::replace(&mut slot.cost, cost);
         let bytes = &mut self.ends[queue as usize].bytes;
         *bytes = *bytes - before + cost;
@@ -95,23 +95,23 @@ impl<T> Queues<T> {
     pub(super) fn next(&self) -> Option<(Queue, u32)> {
         let [small, main] = &self.ends;
         let queue =
-            if small.bytes > self.small || main.oldest == NOWHERE { Queue::Small } else { Queue::Main };
+            if small.bytes > self.small || main.oldest == NO_SLOT { Queue::Small } else { Queue::Main };
         let oldest = self.ends[queue as usize].oldest;
-        (oldest != NOWHERE).then_some((queue, oldest))
+        (oldest != NO_SLOT).then_some((queue, oldest))
     }
 
     /// The slot behind `number`, or the first.
     pub(super) fn following(&self, number: u32) -> u32 {
-        if number as usize + 1 < self.places.len() { number + 1 } else { 0 }
+        if number as usize + 1 < self.nodes.len() { number + 1 } else { 0 }
     }
 
     /// What is in a slot, if anything is.
     pub(super) fn look(&self, number: u32) -> Option<&Slot<T>> {
-        self.places.get(number as usize)?.slot.as_ref()
+        self.nodes.get(number as usize)?.slot.as_ref()
     }
 
     pub(super) fn get_mut(&mut self, number: u32) -> &mut Slot<T> {
-        self.place(number).slot.as_mut().expect(OCCUPIED)
+        self.node(number).slot.as_mut().expect(OCCUPIED)
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -119,11 +119,11 @@ impl<T> Queues<T> {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.nodes.len() - self.free.len()
     }
 
-    fn place(&mut self, number: u32) -> &mut Place<T> {
-        &mut self.places[number as usize]
+    fn node(&mut self, number: u32) -> &mut Node<T> {
+        &mut self.nodes[number as usize]
     }
 
     fn link(&mut self, number: u32, older: u32, newer: u32) {
@@ -135,32 +135,32 @@ impl<T> Queues<T> {
 
     fn unlink(&mut self, number: u32) {
         let (queue, cost) = self.of(number);
-        let Place { older, newer, .. } = self.places[number as usize];
+        let Node { older, newer, .. } = self.nodes[number as usize];
         self.ends[queue as usize].bytes -= cost;
         self.join(queue, older, newer);
     }
 
     /// Makes two items neighbours. Where one is nowhere, the other is at that end.
     fn join(&mut self, queue: Queue, older: u32, newer: u32) {
-        match self.places.get_mut(older as usize) {
-            Some(place) => place.newer = newer,
+        match self.nodes.get_mut(older as usize) {
+            Some(node) => node.newer = newer,
             None => self.ends[queue as usize].oldest = newer,
         }
-        match self.places.get_mut(newer as usize) {
-            Some(place) => place.older = older,
+        match self.nodes.get_mut(newer as usize) {
+            Some(node) => node.older = older,
             None => self.ends[queue as usize].newest = older,
         }
     }
 
     fn of(&self, number: u32) -> (Queue, u64) {
-        (self.places[number as usize].queue, self.look(number).expect(OCCUPIED).cost)
+        (self.nodes[number as usize].queue, self.look(number).expect(OCCUPIED).cost)
     }
 }
 
 #[cfg(all(test, not(loom)))]
 impl<T> Queues<T> {
     pub(super) fn queue(&self, number: u32) -> Queue {
-        self.places[number as usize].queue
+        self.nodes[number as usize].queue
     }
 
     /// That both lists are whole in both directions, cost what they say, and share no slot; returns all slots in them.
@@ -168,12 +168,12 @@ impl<T> Queues<T> {
         let mut seen = std::collections::BTreeSet::new();
         for queue in [Queue::Small, Queue::Main] {
             let ends = &self.ends[queue as usize];
-            let (mut older, mut number, mut bytes) = (NOWHERE, ends.oldest, 0);
-            while number != NOWHERE {
-                let place = &self.places[number as usize];
-                assert!(seen.insert(number) && place.queue == queue && place.older == older);
+            let (mut older, mut number, mut bytes) = (NO_SLOT, ends.oldest, 0);
+            while number != NO_SLOT {
+                let node = &self.nodes[number as usize];
+                assert!(seen.insert(number) && node.queue == queue && node.older == older);
                 bytes += self.look(number).expect(OCCUPIED).cost;
-                (older, number) = (number, place.newer);
+                (older, number) = (number, node.newer);
             }
             assert_eq!((ends.newest, ends.bytes), (older, bytes));
         }

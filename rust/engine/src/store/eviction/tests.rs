@@ -169,7 +169,7 @@ fn an_eviction_ends_though_everything_was_hit() {
     let (mut eviction, items) = with_main(Rules::CHOSEN, 1);
     hit_all(&items, 3, 0);
     let gone = eviction.evict(0, BUDGET - 1).unwrap();
-    assert_eq!(gone.key, 1000 + u64::from(MOST_ROUNDS));
+    assert_eq!(gone.key, 1000 + u64::from(MAX_ROUNDS));
 }
 
 #[test]
@@ -215,8 +215,8 @@ fn by_the_published_rules_idleness_is_nothing() {
     let (mut eviction, items) = with_main(Rules::PUBLISHED, 250);
     hit_all(&items, 100, 1);
     fresh(&mut eviction, 1, 1);
-    assert!(items.iter().all(|item| !Rules::PUBLISHED.is_over(slot(&eviction, item), 100_000)));
-    assert!(items.iter().all(|item| Rules::CHOSEN.is_over(slot(&eviction, item), 100_000)));
+    assert!(items.iter().all(|item| !Rules::PUBLISHED.is_idle(slot(&eviction, item), 100_000)));
+    assert!(items.iter().all(|item| Rules::CHOSEN.is_idle(slot(&eviction, item), 100_000)));
 }
 
 fn slot<'a>(eviction: &'a Eviction<()>, item: &Item<()>) -> &'a Slot<()> {

@@ -13,7 +13,7 @@ use crate::sync::Arc;
 use crate::wire::Span;
 
 /// Parts that a response may have, however small they are: each is walked now and then under the lock of its key, some 10 ns.
-const MOST_PARTS: usize = 1024;
+const MAX_PARTS: usize = 1024;
 
 /// Beyond that it has one more for so many bytes on average: slices of a large film are more, ranges of a few bytes that a
 /// client asks for one by one are not. Arbitrary, a quarter of the smallest usual slice.
@@ -51,7 +51,7 @@ impl Object {
     }
 
     fn has_too_many_parts(&self) -> bool {
-        let beyond = self.parts.len().saturating_sub(MOST_PARTS) as u64;
+        let beyond = self.parts.len().saturating_sub(MAX_PARTS) as u64;
         beyond > 0
             && self.parts.iter().map(|part| part.end - part.start).sum::<u64>() / BYTES_OF_PART < beyond
     }
@@ -270,13 +270,15 @@ impl Part {
             // They leave by the way by which they have come.
             (self.bytes, self.item) = (other.bytes.clone(), Arc::clone(&other.item));
         }
-        let filed = other.filed.as_ref();
-        let is_known = |filed: &Arc<_>| self.filed.as_ref().is_some_and(|ours| Arc::ptr_eq(ours, filed));
-        match filed.filter(|filed| !is_known(filed)) {
+        let stored_file = other.stored_file.as_ref();
+        let is_known = |stored_file: &Arc<_>| {
+            self.stored_file.as_ref().is_some_and(|ours| Arc::ptr_eq(ours, stored_file))
+        };
+        match stored_file.filter(|stored_file| !is_known(stored_file)) {
             None => Vec::new(),
-            Some(_) if self.filed.is_some() => vec![Self { bytes: None, ..other }],
-            Some(filed) => {
-                self.filed = Some(Arc::clone(filed));
+            Some(_) if self.stored_file.is_some() => vec![Self { bytes: None, ..other }],
+            Some(stored_file) => {
+                self.stored_file = Some(Arc::clone(stored_file));
                 Vec::new()
             }
         }

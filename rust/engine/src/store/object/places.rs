@@ -4,7 +4,7 @@
 use super::{Bytes, Object, Part};
 use crate::cache::{Answer, Key};
 use crate::store::body::Body;
-use crate::store::disk::Filed;
+use crate::store::disk::StoredFile;
 use crate::store::eviction::Item;
 use crate::sync::Arc;
 
@@ -22,10 +22,10 @@ impl Object {
 
     /// Whether `answer` to a request of `method` can be read at once; of what is in parts, without a disk that may fail on the
     /// way, and that the origin stands in for then.
-    pub(in super::super) fn is_at_hand(&self, answer: &Answer, method: &str) -> bool {
+    pub(in super::super) fn is_readable_now(&self, answer: &Answer, method: &str) -> bool {
         let is_whole = !self.is_in_parts();
         let has = |part: &Part| {
-            part.body().is_some_and(|body| is_whole || part.filed.is_none() || !body.is_growing())
+            part.body().is_some_and(|body| is_whole || part.stored_file.is_none() || !body.is_growing())
         };
         let has_all = |span| self.pieces(span).all(|(part, _)| has(part));
         method == "HEAD" || self.spans_of(answer).all(has_all)
@@ -37,7 +37,7 @@ impl Object {
         &self,
         answer: &Answer,
         method: &str,
-    ) -> Option<(&Arc<Filed>, u64)> {
+    ) -> Option<(&Arc<StoredFile>, u64)> {
         let first = match answer {
             Answer::Full => 0,
             Answer::Partial(spans) => spans.first()?.start(),
@@ -47,23 +47,23 @@ impl Object {
     }
 
     /// The file in which the byte at `place` must be read, and where that is in it; none where it is in memory as well.
-    pub(in super::super) fn on_disk_at(&self, place: u64) -> Option<(&Arc<Filed>, u64)> {
+    pub(in super::super) fn on_disk_at(&self, place: u64) -> Option<(&Arc<StoredFile>, u64)> {
         let part = self.part_at(place).filter(|part| !part.is_in_memory())?;
-        part.filed.as_ref().map(|filed| (filed, place - part.start))
+        part.stored_file.as_ref().map(|stored_file| (stored_file, place - part.start))
     }
 
-    /// The same, where what is in `filed` can be read.
-    pub(in super::super) fn readable(&self, filed: &Arc<Filed>, bytes: Bytes) -> Self {
+    /// The same, where what is in `stored_file` can be read.
+    pub(in super::super) fn readable(&self, stored_file: &Arc<StoredFile>, bytes: Bytes) -> Self {
         let mut readable = self.clone();
-        if let Some(place) = self.position(&filed.item, |part| part.is_in(filed)) {
+        if let Some(place) = self.position(&stored_file.item, |part| part.is_in(stored_file)) {
             readable.parts[place].bytes = Some(bytes);
         }
         readable
     }
 
     /// Its files.
-    pub(in super::super) fn files(&self) -> impl Iterator<Item = &Arc<Filed>> {
-        self.parts.iter().filter_map(|part| part.filed.as_ref())
+    pub(in super::super) fn files(&self) -> impl Iterator<Item = &Arc<StoredFile>> {
+        self.parts.iter().filter_map(|part| part.stored_file.as_ref())
     }
 
     /// What of it is in memory, all of it, and nowhere else: by what it leaves, and its bytes.
@@ -84,8 +84,8 @@ impl Object {
         is_meant: impl Fn(&Part) -> bool,
     ) -> Option<Self> {
         let place = self.position(item, is_meant)?;
-        let Part { start, end, filed, item, .. } = self.parts[place].clone();
-        Some(self.with_parts(vec![Part { start, end, bytes: None, filed, item }]))
+        let Part { start, end, stored_file, item, .. } = self.parts[place].clone();
+        Some(self.with_parts(vec![Part { start, end, bytes: None, stored_file, item }]))
     }
 }
 
@@ -95,13 +95,13 @@ impl Part {
         Arc::ptr_eq(&self.item, item)
     }
 
-    /// Whether it is in `filed`.
-    pub(in super::super) fn is_in(&self, filed: &Arc<Filed>) -> bool {
-        self.filed.as_ref().is_some_and(|other| Arc::ptr_eq(other, filed))
+    /// Whether it is in `stored_file`.
+    pub(in super::super) fn is_in(&self, stored_file: &Arc<StoredFile>) -> bool {
+        self.stored_file.as_ref().is_some_and(|other| Arc::ptr_eq(other, stored_file))
     }
 
-    pub(in super::super) fn filed(&self) -> Option<&Arc<Filed>> {
-        self.filed.as_ref()
+    pub(in super::super) fn stored_file(&self) -> Option<&Arc<StoredFile>> {
+        self.stored_file.as_ref()
     }
 
     /// Whether it can be read at once.
@@ -110,35 +110,35 @@ impl Part {
     }
 
     fn in_memory_alone(&self) -> Option<(&Arc<Item<Key>>, &Arc<Body>)> {
-        self.complete().filter(|_| self.filed.is_none()).map(|body| (&self.item, body))
+        self.complete().filter(|_| self.stored_file.is_none()).map(|body| (&self.item, body))
     }
 
     /// Takes its bytes out of memory where it has a file; false where it has none, and would have nothing left.
-    pub(in super::super) fn leave_memory(&mut self, bytes: &mut Option<Bytes>) -> bool {
-        if self.filed.is_some() {
+    pub(in super::super) fn drop_from_memory(&mut self, bytes: &mut Option<Bytes>) -> bool {
+        if self.stored_file.is_some() {
             *bytes = self.bytes.take();
         }
-        self.filed.is_some()
+        self.stored_file.is_some()
     }
 
     /// Gives its file up where all of it is in memory; false where it would have nothing left.
-    pub(in super::super) fn leave_disk(&mut self) -> bool {
+    pub(in super::super) fn drop_from_disk(&mut self) -> bool {
         let is_there = self.complete().is_some();
         if is_there {
-            self.filed = None;
+            self.stored_file = None;
         }
         is_there
     }
 
-    /// It is in `filed` from now on, and no longer in memory.
-    pub(in super::super) fn file(&mut self, filed: &Arc<Filed>) -> Option<Bytes> {
-        self.filed = Some(Arc::clone(filed));
+    /// It is in `stored_file` from now on, and no longer in memory.
+    pub(in super::super) fn file(&mut self, stored_file: &Arc<StoredFile>) -> Option<Bytes> {
+        self.stored_file = Some(Arc::clone(stored_file));
         self.bytes.take()
     }
 
     /// It is in memory as well, or on its way there, in `body`; unless it was before: then that is given. And by what it
     /// leaves.
-    pub(in super::super) fn bring_back(&mut self, body: &Arc<Body>) -> Result<Arc<Item<Key>>, Arc<Body>> {
+    pub(in super::super) fn promote(&mut self, body: &Arc<Body>) -> Result<Arc<Item<Key>>, Arc<Body>> {
         if let Some(there) = self.body() {
             return Err(Arc::clone(there));
         }

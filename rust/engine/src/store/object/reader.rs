@@ -8,7 +8,7 @@ use super::{Bytes, Object, Part};
 use crate::error::{Code, Result};
 use crate::pool::Slice;
 use crate::store::body::{Body, Follower};
-use crate::store::disk::{FileReader, Filed, Opened};
+use crate::store::disk::{FileReader, OpenFile, StoredFile};
 use crate::stream::Ending;
 use crate::sync::Arc;
 use crate::wire::Span;
@@ -32,7 +32,7 @@ enum One {
 #[derive(Debug)]
 enum Last {
     Body(Arc<Body>),
-    File(Arc<Filed>),
+    File(Arc<StoredFile>),
 }
 
 impl Object {
@@ -51,7 +51,7 @@ impl Object {
 
 impl Part {
     fn last(&self) -> Option<Last> {
-        let of_file = || self.filed.as_ref().map(|filed| Last::File(Arc::clone(filed)));
+        let of_file = || self.stored_file.as_ref().map(|stored_file| Last::File(Arc::clone(stored_file)));
         self.body().map(|body| Last::Body(Arc::clone(body))).or_else(of_file)
     }
 }
@@ -60,7 +60,7 @@ impl One {
     fn of(bytes: &Bytes, range: Range<u64>) -> Self {
         match bytes {
             Bytes::Body(body) => Self::Body(Body::follow(body, range)),
-            Bytes::File(file) => Self::File(Opened::follow(file, range)),
+            Bytes::File(file) => Self::File(OpenFile::follow(file, range)),
         }
     }
 }
@@ -97,7 +97,7 @@ impl Reader {
     pub(in super::super) fn ending(&self) -> Ending {
         match &self.last {
             Some(Last::Body(body)) => body.ending().unwrap_or_default(),
-            Some(Last::File(filed)) => filed.ending.clone(),
+            Some(Last::File(stored_file)) => stored_file.ending.clone(),
             None => Ending::default(),
         }
     }

@@ -6,7 +6,7 @@ use super::*;
 use crate::cache::Answer;
 use crate::store::body::Body;
 use crate::store::body::CacheBudget;
-use crate::store::disk::tests::{filed, key, part};
+use crate::store::disk::tests::{key, part, stored_file};
 use crate::stream::Ending;
 use crate::wire::Spans;
 
@@ -24,8 +24,8 @@ fn in_memory(start: u64, end: u64) -> Object {
 }
 
 fn on_disk(name: u64, start: u64, end: u64) -> Object {
-    let filed = filed(name, end - start);
-    Object::on_disk(part(start, end, LENGTH), b"OK".as_slice().into(), Box::default(), item, filed)
+    let stored_file = stored_file(name, end - start);
+    Object::on_disk(part(start, end, LENGTH), b"OK".as_slice().into(), Box::default(), item, stored_file)
 }
 
 fn joined(objects: &[Object]) -> Object {
@@ -81,10 +81,14 @@ fn a_second_file_of_the_same_bytes_is_of_no_use() {
     let other = on_disk(2, 0, 4);
     let useless = object.join(&other);
     assert_eq!(
-        useless.iter().filter_map(Part::filed).map(|filed| filed.layout.name).collect::<Vec<_>>(),
+        useless
+            .iter()
+            .filter_map(Part::stored_file)
+            .map(|stored_file| stored_file.layout.name)
+            .collect::<Vec<_>>(),
         [2]
     );
-    assert_eq!(object.files().map(|filed| filed.layout.name).collect::<Vec<_>>(), [1]);
+    assert_eq!(object.files().map(|stored_file| stored_file.layout.name).collect::<Vec<_>>(), [1]);
 }
 
 #[test]
@@ -97,19 +101,19 @@ fn what_comes_while_a_disk_hangs_takes_the_place_of_what_is_there() {
 #[test]
 fn without_the_disk_there_is_what_is_in_memory() {
     let object = joined(&[on_disk(1, 0, 4), in_memory(4, 8), on_disk(2, 8, 12)]);
-    assert!(!object.is_at_hand(&Answer::Full, "GET") && object.is_at_hand(&Answer::Full, "HEAD"));
+    assert!(!object.is_readable_now(&Answer::Full, "GET") && object.is_readable_now(&Answer::Full, "HEAD"));
     let middle = Answer::Partial(vec![Span::new(4, 8).unwrap()]);
-    assert!(object.is_at_hand(&middle, "GET"));
+    assert!(object.is_readable_now(&middle, "GET"));
     assert!(object.on_disk_at(5).is_none());
-    let (filed, place) = object.on_disk_at(9).unwrap();
-    assert_eq!((filed.layout.name, place), (2, 1));
+    let (stored_file, place) = object.on_disk_at(9).unwrap();
+    assert_eq!((stored_file.layout.name, place), (2, 1));
     assert_eq!(spans(&object.in_memory().unwrap()), [(4, 8)]);
     assert!(on_disk(1, 0, 4).in_memory().is_none());
 }
 
 #[derive(Debug, Clone)]
 enum Change {
-    Memory(u64, u64),
+    KeyNotes(u64, u64),
     Disk(u64, u64),
     LeavesMemory(prop::sample::Index),
     LeavesDisk(prop::sample::Index),
@@ -118,7 +122,7 @@ enum Change {
 fn change() -> impl Strategy<Value = Change> {
     let span = || (0..LENGTH).prop_flat_map(|start| (Just(start), start + 1..=LENGTH));
     prop_oneof![
-        span().prop_map(|(start, end)| Change::Memory(start, end)),
+        span().prop_map(|(start, end)| Change::KeyNotes(start, end)),
         span().prop_map(|(start, end)| Change::Disk(start, end)),
         any::<prop::sample::Index>().prop_map(Change::LeavesMemory),
         any::<prop::sample::Index>().prop_map(Change::LeavesDisk),
@@ -126,7 +130,7 @@ fn change() -> impl Strategy<Value = Change> {
 }
 
 fn names(parts: &[Part]) -> impl Iterator<Item = u64> {
-    parts.iter().filter_map(Part::filed).map(|filed| filed.layout.name)
+    parts.iter().filter_map(Part::stored_file).map(|stored_file| stored_file.layout.name)
 }
 
 proptest! {
@@ -141,7 +145,7 @@ proptest! {
         for (name, change) in (1..).zip(changes) {
             let before: Spans = object.parts.iter().filter_map(|part| Span::new(part.start, part.end)).collect();
             match change {
-                Change::Memory(start, end) => gone.extend(names(&object.join(&in_memory(start, end)))),
+                Change::KeyNotes(start, end) => gone.extend(names(&object.join(&in_memory(start, end)))),
                 Change::Disk(start, end) => {
                     made.insert(name);
                     gone.extend(names(&object.join(&on_disk(name, start, end))));
@@ -152,23 +156,23 @@ proptest! {
                 Change::LeavesMemory(index) if !object.is_empty() => {
                     let place = index.index(object.parts.len());
                     let mut bytes = None;
-                    if !object.parts[place].leave_memory(&mut bytes) {
+                    if !object.parts[place].drop_from_memory(&mut bytes) {
                         object.remove(place);
                     }
                 }
                 Change::LeavesDisk(index) if !object.is_empty() => {
                     let place = index.index(object.parts.len());
-                    if let Some(filed) = object.parts[place].filed.clone() {
-                        if !object.parts[place].leave_disk() {
+                    if let Some(stored_file) = object.parts[place].stored_file.clone() {
+                        if !object.parts[place].drop_from_disk() {
                             object.remove(place);
                         }
-                        gone.push(filed.layout.name);
+                        gone.push(stored_file.layout.name);
                     }
                 }
                 Change::LeavesMemory(_) | Change::LeavesDisk(_) => {}
             }
             prop_assert!(object.parts.is_sorted_by(|one, next| one.start < next.start && one.end < next.end));
-            prop_assert!(object.parts.iter().all(|part| part.bytes.is_some() || part.filed.is_some()));
+            prop_assert!(object.parts.iter().all(|part| part.bytes.is_some() || part.stored_file.is_some()));
             let there = object.parts.iter().filter_map(|part| Span::new(part.start, part.end)).collect();
             prop_assert_eq!(&object.stored.content, &Content::Parts(there, Some(LENGTH)));
             for place in 0..LENGTH {

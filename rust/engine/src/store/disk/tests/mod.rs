@@ -3,14 +3,14 @@
 mod directory;
 mod format;
 mod queue;
-mod reading;
+mod read;
 
 use super::super::body::Body;
 use super::super::body::CacheBudget;
 use super::super::eviction::Item;
-use super::filed::Filed;
+use super::file::StoredFile;
 use super::format::{Known, Layout, encode};
-use super::queue::Leaving;
+use super::queue::PendingWrite;
 use crate::cache::{
     Content, Cookies, Key, Languages, Policy, RangeFill, Request, Stored, Target, Time, Timing,
 };
@@ -96,13 +96,13 @@ fn head(stored: &Stored, length: u64) -> (Layout, Vec<u8>) {
 }
 
 /// A body of nothing, that takes so much.
-fn leaving(cost: usize) -> Leaving {
+fn leaving(cost: usize) -> PendingWrite {
     let (body, filler) = Body::new(&Plain::new(CacheBudget::new(1 << 20)));
     filler.finish(Ending::default());
-    Leaving { item: Item::new(1, key()), body, cost }
+    PendingWrite { item: Item::new(1, key()), body, cost }
 }
 
 /// A file that is known, and not there.
-pub(in super::super) fn filed(name: u64, length: u64) -> Arc<Filed> {
-    Arc::new(Filed::new(Layout { name, room: 4096, length }, Item::new(1, key()), Ending::default()))
+pub(in super::super) fn stored_file(name: u64, length: u64) -> Arc<StoredFile> {
+    Arc::new(StoredFile::new(Layout { name, room: 4096, length }, Item::new(1, key()), Ending::default()))
 }

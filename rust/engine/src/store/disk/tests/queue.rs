@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use super::super::queue::{Chore, Queue};
+use super::super::queue::{DiskTask, Queue};
 use super::*;
 
 fn later() -> Instant {
@@ -23,8 +23,8 @@ fn removals_go_before_what_is_to_be_written() {
     let queue = Queue::new(Duration::MAX);
     assert!(queue.keep(leaving(1), 100));
     queue.remove(7);
-    assert!(matches!(queue.next_chore(), Some(Chore::Remove(7))));
-    assert!(matches!(queue.next_chore(), Some(Chore::Keep(_))));
+    assert!(matches!(queue.next_task(), Some(DiskTask::Remove(7))));
+    assert!(matches!(queue.next_task(), Some(DiskTask::Keep(_))));
 }
 
 #[test]
@@ -37,12 +37,12 @@ fn a_closed_one_finishes_in_time_and_takes_removals_alone() {
     assert!(!queue.keep(leaving(1), 100));
     assert!(!queue.read_next());
     for name in [7, 8] {
-        assert!(matches!(queue.next_chore(), Some(Chore::Remove(removed)) if removed == name));
+        assert!(matches!(queue.next_task(), Some(DiskTask::Remove(removed)) if removed == name));
     }
-    assert!(matches!(queue.next_chore(), Some(Chore::Keep(_))));
-    assert!(queue.next_chore().is_none());
+    assert!(matches!(queue.next_task(), Some(DiskTask::Keep(_))));
+    assert!(queue.next_task().is_none());
     queue.remove(9);
-    assert!(queue.next_chore().is_none(), "nobody is there");
+    assert!(queue.next_task().is_none(), "nobody is there");
 }
 
 #[test]
@@ -50,26 +50,26 @@ fn what_is_late_is_not_written() {
     let queue = Queue::new(Duration::MAX);
     assert!(queue.keep(leaving(1), 100));
     queue.close(Vec::new(), Instant::now());
-    assert!(queue.next_chore().is_none());
+    assert!(queue.next_task().is_none());
 }
 
 #[test]
 fn changes_take_turns_with_what_is_to_be_written_and_each_file_has_one() {
     let queue = Queue::new(Duration::MAX);
     for names in [[3, 5], [3, 4]] {
-        queue.change(names.map(|name| filed(name, 1)).iter());
+        queue.change(names.map(|name| stored_file(name, 1)).iter());
     }
     for _ in 0..2 {
         assert!(queue.keep(leaving(1), 100));
     }
-    let next = || match queue.next_chore() {
-        Some(Chore::Change(filed)) => filed.layout.name,
-        Some(Chore::Keep(_)) => 0,
+    let next = || match queue.next_task() {
+        Some(DiskTask::Change(stored_file)) => stored_file.layout.name,
+        Some(DiskTask::Keep(_)) => 0,
         other => panic!("{other:?}"),
     };
     assert_eq!([next(), next(), next(), next(), next()], [3, 0, 4, 0, 5]);
     queue.close(Vec::new(), Instant::now());
-    assert!(queue.next_chore().is_none(), "that was all");
+    assert!(queue.next_task().is_none(), "that was all");
 }
 
 /// Whether the disk hangs is asked once a reading of a file has been late.
@@ -102,8 +102,8 @@ fn a_file_that_hangs_keeps_half_of_the_threads_and_the_disk_hangs_only_when_all_
     }
     assert_eq!(queue.wait_for(2, || 7), Some(7), "others are read");
     std::thread::sleep(2 * limit);
-    let (one, other) = (filed(1, 1), filed(3, 1));
-    assert!(!queue.miss(Some(&one)) && one.is_late() && !queue.deadline.is_hanging());
+    let (one, other) = (stored_file(1, 1), stored_file(3, 1));
+    assert!(!queue.record_timeout(Some(&one)) && one.is_late() && !queue.deadline.is_hanging());
     hang(3, 2);
     for _ in 0..2 {
         begins.recv().expect("a thread begins it");
@@ -111,7 +111,7 @@ fn a_file_that_hangs_keeps_half_of_the_threads_and_the_disk_hangs_only_when_all_
     assert_eq!(queue.wait_for(2, || 7), None, "no thread is left");
     let _wanted = queue.ask(2, || 7);
     std::thread::sleep(2 * limit);
-    assert!(queue.miss(Some(&other)) && !other.is_late() && queue.deadline.is_hanging());
+    assert!(queue.record_timeout(Some(&other)) && !other.is_late() && queue.deadline.is_hanging());
     drop(held);
     queue.close(Vec::new(), Instant::now());
     for thread in threads {

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep, timeout};
 
 use super::directory::Directory;
-use super::filed::Filed;
+use super::file::StoredFile;
 use super::format::{BLOCK, SUM};
 use super::queue::Queue;
 use crate::error::{Code, Error, Result};
@@ -27,11 +27,11 @@ use crate::sync::{Arc, Mutex, lock};
 
 /// Blocks that are read before they are asked for, so that the disk and the client's socket are busy at once. They are
 /// on top of the client's window.
-const AHEAD: usize = 2;
+const BLOCKS_AHEAD: usize = 2;
 
 /// A file that is being read, by any number of readers.
-pub(crate) struct Opened {
-    filed: Arc<Filed>,
+pub(crate) struct OpenFile {
+    stored_file: Arc<StoredFile>,
     file: File,
     sums: Box<[u64]>,
     /// The block that was read when the file was opened, for the first who wants it.
@@ -43,25 +43,25 @@ pub(crate) struct Opened {
 /// Reads a part of a body, in order. As a follower of a body in memory.
 #[derive(Debug)]
 pub(crate) struct FileReader {
-    opened: Arc<Opened>,
+    opened: Arc<OpenFile>,
     place: u64,
     end: u64,
     /// The block that is asked for next.
     next: u64,
-    coming: VecDeque<Coming>,
+    coming: VecDeque<PendingBlock>,
     /// Until when the first of those is waited for, if it is.
-    patience: Option<Pin<Box<Sleep>>>,
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 #[derive(Debug)]
-enum Coming {
+enum PendingBlock {
     Here(Slice),
     Asked(oneshot::Receiver<Result<Slice>>),
 }
 
 /// Why a file cannot be read.
 #[derive(Debug)]
-pub(crate) enum Unread {
+pub(crate) enum ReadFailure {
     /// It is not there, or not what was written: it never will be.
     Damaged,
     /// Something else, such as a want of descriptors or of memory.
@@ -70,74 +70,74 @@ pub(crate) enum Unread {
     Late,
 }
 
-/// Opens the file of `filed` and reads the block with the byte at `place`, if there is one.
+/// Opens the file of `stored_file` and reads the block with the byte at `place`, if there is one.
 pub(crate) async fn open(
     directory: &Arc<Directory>,
     queue: &Arc<Queue>,
     pool: &Pool,
-    filed: &Arc<Filed>,
+    stored_file: &Arc<StoredFile>,
     place: u64,
-) -> std::result::Result<Arc<Opened>, Unread> {
+) -> std::result::Result<Arc<OpenFile>, ReadFailure> {
     let block = place / BLOCK;
-    let length = filed.layout.block_length(block);
+    let length = stored_file.layout.block_length(block);
     let writer = match length {
         0 => None,
         length => {
             let room = poll_fn(|context| pool.poll_room(context, length, Purpose::Bulk));
-            Some((block, room.await.map_err(|_| Unread::Failed)?))
+            Some((block, room.await.map_err(|_| ReadFailure::Failed)?))
         }
     };
-    let (directory, asked) = (Arc::clone(directory), Arc::clone(filed));
+    let (directory, asked) = (Arc::clone(directory), Arc::clone(stored_file));
     let (of_reader, pool) = (Arc::clone(queue), pool.clone());
-    let answer = queue.ask(filed.layout.name, move || {
+    let answer = queue.ask(stored_file.layout.name, move || {
         let opened = open_now(&directory, Arc::clone(&asked), writer, of_reader, pool);
         asked.set_late(false);
         opened
     });
     let Ok(opened) = timeout(queue.deadline.limit(), answer).await else {
-        queue.miss(Some(filed));
-        return Err(Unread::Late);
+        queue.record_timeout(Some(stored_file));
+        return Err(ReadFailure::Late);
     };
-    opened.unwrap_or(Err(Unread::Failed))
+    opened.unwrap_or(Err(ReadFailure::Failed))
 }
 
 fn open_now(
     directory: &Directory,
-    filed: Arc<Filed>,
+    stored_file: Arc<StoredFile>,
     writer: Option<(u64, Writer)>,
     queue: Arc<Queue>,
     pool: Pool,
-) -> std::result::Result<Arc<Opened>, Unread> {
-    let layout = filed.layout;
+) -> std::result::Result<Arc<OpenFile>, ReadFailure> {
+    let layout = stored_file.layout;
     let of_file = |error: io::Error| match error.raw_os_error() {
         // The last where another program has it under a lease.
-        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EWOULDBLOCK) => Unread::Failed,
-        _ => Unread::Damaged,
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EWOULDBLOCK) => ReadFailure::Failed,
+        _ => ReadFailure::Damaged,
     };
     let file = directory.read(layout.name).map_err(of_file)?;
-    let count = usize::try_from(layout.blocks() * SUM).map_err(|_| Unread::Damaged)?;
+    let count = usize::try_from(layout.blocks() * SUM).map_err(|_| ReadFailure::Damaged)?;
     let mut bytes = vec![0; count];
     file.read_exact_at(&mut bytes, layout.sums_place()).map_err(of_file)?;
     let sum = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
     let sums = bytes.chunks_exact(size_of::<u64>()).map(sum).collect();
-    let opened = Opened { filed, file, sums, first: Mutex::new(None), queue, pool };
+    let opened = OpenFile { stored_file, file, sums, first: Mutex::new(None), queue, pool };
     if let Some((block, writer)) = writer {
-        let slice = opened.read(block, writer).map_err(|_| Unread::Damaged)?;
+        let slice = opened.read(block, writer).map_err(|_| ReadFailure::Damaged)?;
         *lock(&opened.first) = Some((block, slice));
     }
     Ok(Arc::new(opened))
 }
 
-impl Opened {
+impl OpenFile {
     /// Reads a block and verifies it. Runs on a thread that reads.
     fn read(&self, block: u64, mut writer: Writer) -> Result<Slice> {
-        let layout = self.filed.layout;
+        let layout = self.stored_file.layout;
         let length = layout.block_length(block);
         let bytes = &mut writer.spare()[..length];
         let is_read = self.file.read_exact_at(bytes, layout.block_place(block));
         let sum = usize::try_from(block).ok().and_then(|block| self.sums.get(block));
         if is_read.is_err() || sum != Some(&layout.sum(block, bytes)) {
-            self.filed.damage();
+            self.stored_file.damage();
             return Err(Code::CacheDamaged.error("a block of a stored response does not have its checksum"));
         }
         Ok(writer.commit(length))
@@ -145,14 +145,14 @@ impl Opened {
 
     /// Reads these bytes; what lies behind the end of the body is not there.
     pub(crate) fn follow(opened: &Arc<Self>, range: Range<u64>) -> FileReader {
-        let (place, end) = (range.start, range.end.min(opened.filed.layout.length));
+        let (place, end) = (range.start, range.end.min(opened.stored_file.layout.length));
         let next = place / BLOCK;
         let (opened, coming) = (Arc::clone(opened), VecDeque::new());
-        FileReader { opened, place, end, next, coming, patience: None }
+        FileReader { opened, place, end, next, coming, timer: None }
     }
 
-    pub(crate) fn filed(&self) -> &Arc<Filed> {
-        &self.filed
+    pub(crate) fn stored_file(&self) -> &Arc<StoredFile> {
+        &self.stored_file
     }
 }
 
@@ -174,15 +174,15 @@ impl FileReader {
         let slice = match self.coming.front_mut() {
             // The pool has no room, and wakes us.
             None => return Poll::Pending,
-            Some(Coming::Here(slice)) => Ok(slice.clone()),
-            Some(Coming::Asked(answer)) => match Pin::new(answer).poll(context) {
+            Some(PendingBlock::Here(slice)) => Ok(slice.clone()),
+            Some(PendingBlock::Asked(answer)) => match Pin::new(answer).poll(context) {
                 Poll::Pending => return self.wait(context),
                 Poll::Ready(Ok(result)) => result,
                 Poll::Ready(Err(_)) => Err(closed()),
             },
         };
         self.coming.pop_front();
-        self.patience = None;
+        self.timer = None;
         let slice = match slice {
             Ok(slice) => slice,
             Err(error) => return Poll::Ready(Some(Err(error))),
@@ -199,31 +199,31 @@ impl FileReader {
     fn wait(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Slice>>> {
         let queue = &self.opened.queue;
         let limit = queue.deadline.limit();
-        let patience = self.patience.get_or_insert_with(|| Box::pin(sleep(limit)));
-        if patience.as_mut().poll(context).is_pending() {
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(limit)));
+        if timer.as_mut().poll(context).is_pending() {
             return Poll::Pending;
         }
         self.coming.clear();
-        queue.miss(Some(&self.opened.filed));
+        queue.record_timeout(Some(&self.opened.stored_file));
         let detail = format!("the cache's disk gave nothing back for {limit:?}");
         Poll::Ready(Some(Err(Code::CacheDiskTimeout.error(detail))))
     }
 
     /// Asks for blocks as far ahead as it may.
     fn ask(&mut self, context: &mut Context<'_>) -> Result<()> {
-        while self.coming.len() < AHEAD && self.next * BLOCK < self.end {
+        while self.coming.len() < BLOCKS_AHEAD && self.next * BLOCK < self.end {
             let (opened, block) = (Arc::clone(&self.opened), self.next);
             let is_next = |first: &mut (u64, Slice)| first.0 == block;
             let coming = if let Some((_, slice)) = lock(&opened.first).take_if(is_next) {
-                Coming::Here(slice)
+                PendingBlock::Here(slice)
             } else {
-                let length = opened.filed.layout.block_length(block);
+                let length = opened.stored_file.layout.block_length(block);
                 let room = self.opened.pool.poll_room(context, length, Purpose::Bulk);
                 let Poll::Ready(writer) = room else { return Ok(()) };
                 let writer = writer?;
-                Coming::Asked(self.opened.queue.ask(opened.filed.layout.name, move || {
+                PendingBlock::Asked(self.opened.queue.ask(opened.stored_file.layout.name, move || {
                     let read = opened.read(block, writer);
-                    opened.filed.set_late(false);
+                    opened.stored_file.set_late(false);
                     read
                 }))
             };
@@ -238,8 +238,8 @@ fn closed() -> Error {
     Code::EngineClosed.error("the cache was closed while it read a file")
 }
 
-impl fmt::Debug for Opened {
+impl fmt::Debug for OpenFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Opened").field("filed", &self.filed).finish_non_exhaustive()
+        f.debug_struct("OpenFile").field("stored_file", &self.stored_file).finish_non_exhaustive()
     }
 }

@@ -3,10 +3,10 @@ use std::io::Write;
 use std::thread;
 
 use super::super::directory::Directory;
-use super::super::filed::Filed;
+use super::super::file::StoredFile;
 use super::super::format::{BLOCK, Layout};
 use super::super::queue::Queue;
-use super::super::reading::{FileReader, Opened, Unread, open};
+use super::super::read::{FileReader, OpenFile, ReadFailure, open};
 use super::*;
 use crate::error::Code;
 use crate::pool::testing::config;
@@ -18,7 +18,7 @@ struct Disk {
     directory: Arc<Directory>,
     queue: Arc<Queue>,
     pool: Pool,
-    filed: Arc<Filed>,
+    stored_file: Arc<StoredFile>,
 }
 
 impl Disk {
@@ -33,9 +33,9 @@ impl Disk {
             file.write_all(&sum(layout, block).to_le_bytes()).unwrap();
         }
         directory.finish(layout.name).unwrap();
-        let filed = Arc::new(Filed::new(layout, Item::new(1, key()), Ending::default()));
+        let stored_file = Arc::new(StoredFile::new(layout, Item::new(1, key()), Ending::default()));
         let queue = Arc::new(Queue::new(limit));
-        Self { _root: root, directory, queue, pool: Pool::new(config(REGION)).unwrap(), filed }
+        Self { _root: root, directory, queue, pool: Pool::new(config(REGION)).unwrap(), stored_file }
     }
 
     /// Does what is asked, so many times; then the thread is as one that the disk keeps.
@@ -44,8 +44,8 @@ impl Disk {
         thread::spawn(move || (0..times).for_each(|_| assert!(queue.read_next(), "it is open")))
     }
 
-    async fn open(&self) -> Result<Arc<Opened>, Unread> {
-        open(&self.directory, &self.queue, &self.pool, &self.filed, 0).await
+    async fn open(&self) -> Result<Arc<OpenFile>, ReadFailure> {
+        open(&self.directory, &self.queue, &self.pool, &self.stored_file, 0).await
     }
 }
 
@@ -63,7 +63,7 @@ async fn a_body_is_broken_off_where_the_disk_hangs_in_the_middle_of_it() {
     // Opening reads the first block.
     let working = disk.work(2);
     let opened = disk.open().await.expect("a thread reads it");
-    let mut reader = Opened::follow(&opened, 0..u64::MAX);
+    let mut reader = OpenFile::follow(&opened, 0..u64::MAX);
     for _ in 0..2 {
         assert_eq!(next(&mut reader).await.unwrap().unwrap(), 65536);
     }
@@ -78,8 +78,8 @@ async fn a_body_is_broken_off_where_the_disk_hangs_in_the_middle_of_it() {
 #[tokio::test]
 async fn nobody_waits_for_a_file_that_cannot_be_opened_in_time() {
     let disk = Disk::new(Duration::from_millis(50), 1);
-    assert!(matches!(disk.open().await, Err(Unread::Late)));
-    assert!(!disk.queue.deadline.may_ask());
+    assert!(matches!(disk.open().await, Err(ReadFailure::Late)));
+    assert!(!disk.queue.deadline.may_read());
     assert_eq!(disk.pool.stats().live_bytes, 0, "what nobody waits for holds no memory");
     let working = disk.work(1);
     disk.open().await.expect("a thread reads it");

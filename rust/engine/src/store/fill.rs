@@ -7,16 +7,16 @@ use std::future::poll_fn;
 use tokio::sync::mpsc;
 
 use super::access::Access;
-use super::body::{Body, Filler, Follower, THIN};
+use super::body::{Body, Filler, Follower, PASS_THROUGH_WINDOW};
 use super::cache::Cache;
-use super::entry::Settled;
+use super::entry::FillOutcome;
 use super::eviction::Item;
 use super::in_flight::Leader;
 use super::index::Note;
 use super::lookup::{FetchPlan, Lookup};
 use super::object::Object;
 use super::policy::Unread;
-use super::voids::Since;
+use super::purge::RequestEpoch;
 use crate::cache::{
     Answer, Asked, CacheStatus, Content, Cut, Fill as Wanted, Held, Key, Outcome, Refusal, Reply, Request,
     State, Stored, Time, Timing, answer, answered, fill, refill, stands_in,
@@ -31,7 +31,7 @@ use crate::wire::{Fields, Head, Span, is_one_of};
 
 /// A message to the request that has had the origin asked.
 #[derive(Debug)]
-pub(super) enum Own {
+pub(super) enum LeaderMessage {
     /// An interim response; more follows.
     Interim(Head),
     /// The answer, or the error; nothing follows.
@@ -72,18 +72,18 @@ impl Fetched {
 
 /// Those who wait at a key for what is fetched. They are told once; if nobody tells them, they look again.
 #[derive(Debug)]
-pub(super) struct Duty {
+pub(super) struct CollapsedWaiters {
     cache: Arc<Cache>,
     lookup: Arc<Lookup>,
-    leader: Option<Leader<Settled>>,
+    leader: Option<Leader<FillOutcome>>,
 }
 
-impl Duty {
-    pub(super) fn new(cache: &Arc<Cache>, lookup: &Arc<Lookup>, leader: Leader<Settled>) -> Self {
+impl CollapsedWaiters {
+    pub(super) fn new(cache: &Arc<Cache>, lookup: &Arc<Lookup>, leader: Leader<FillOutcome>) -> Self {
         Self { cache: Arc::clone(cache), lookup: Arc::clone(lookup), leader: Some(leader) }
     }
 
-    fn tell(mut self, settled: Settled) {
+    fn tell(mut self, settled: FillOutcome) {
         if let Some(leader) = self.release() {
             leader.settle(settled);
         }
@@ -96,30 +96,30 @@ impl Duty {
     }
 
     /// From now on nobody joins.
-    fn release(&mut self) -> Option<Leader<Settled>> {
+    fn release(&mut self) -> Option<Leader<FillOutcome>> {
         let leader = self.leader.take()?;
         self.cache.index.with(&self.lookup.key, |entry| entry.release(&leader));
         Some(leader)
     }
 }
 
-impl Drop for Duty {
+impl Drop for CollapsedWaiters {
     fn drop(&mut self) {
         drop(self.release());
     }
 }
 
 /// One fetch.
-pub(super) struct Filling {
+pub(super) struct FillTask {
     pub(super) access: Access,
     pub(super) lookup: Arc<Lookup>,
     /// Who else waits.
-    pub(super) duty: Option<Duty>,
+    pub(super) waiters: Option<CollapsedWaiters>,
     /// Who has had it begun, unless nobody is waiting.
-    pub(super) own: Option<mpsc::UnboundedSender<Own>>,
+    pub(super) own: Option<mpsc::UnboundedSender<LeaderMessage>>,
     pub(super) plan: FetchPlan,
     /// When the origin was asked.
-    pub(super) since: Since,
+    pub(super) since: RequestEpoch,
     /// Whether it has been asked before, for something else.
     pub(super) is_again: bool,
 }
@@ -130,7 +130,7 @@ enum Next {
     Again,
 }
 
-impl Filling {
+impl FillTask {
     /// Asks the origin, and sees to what it answers. Ends when the body has come, or nobody wants it.
     ///
     /// # Cancellation
@@ -167,7 +167,7 @@ impl Filling {
             for interim in stream.take_interim() {
                 if let Some(waiting) = &self.own {
                     // Nobody is there if its client has left.
-                    drop(waiting.send(Own::Interim(interim)));
+                    drop(waiting.send(LeaderMessage::Interim(interim)));
                 }
             }
             head
@@ -224,7 +224,7 @@ impl Filling {
             Outcome::Refetch => return self.ask_again(Wanted::Whole, &request),
             Outcome::Pass { held, hit_for_miss, refusal } => {
                 let apart = hit_for_miss.then(|| apart(refusal));
-                if apart == Some(Note::Apart) && matches!(head.status, 200..300) {
+                if apart == Some(Note::HitForMiss) && matches!(head.status, 200..300) {
                     self.note(Note::Unsliced);
                 }
                 self.pass(stream, old.as_ref(), held, apart, cut);
@@ -239,7 +239,7 @@ impl Filling {
         let stored = self.plan.stored.clone();
         match stored.filter(|object| stands_in(request, &object.stored, rules, received)) {
             Some(object) => self.serve_stale(object),
-            None => self.tell(Settled::Failed(error.clone()), Err(error)),
+            None => self.tell(FillOutcome::Failed(error.clone()), Err(error)),
         }
         Next::Done
     }
@@ -279,11 +279,11 @@ impl Filling {
             // It is valid, but does not have all bytes that this client wants. Other requests find it.
             let wanted = refill(request, &object.stored, rules);
             self.plan.stored = Some(object);
-            self.tell_others(Settled::Look(None));
+            self.tell_others(FillOutcome::LookAgain(None));
             return self.ask_again(wanted, request);
         }
         let fetched = self.fetched(object);
-        self.tell(Settled::Look(None), Ok(Filled::Stored(fetched)));
+        self.tell(FillOutcome::LookAgain(None), Ok(Filled::Stored(fetched)));
         Next::Done
     }
 
@@ -334,16 +334,21 @@ impl Filling {
     /// Where `object` is stale from the beginning, whoever comes next does not wait for anybody either.
     fn see_whether_stale(&self, object: &Object) {
         if matches!(object.stored.freshness.state(Cache::now()), State::Stale(_)) {
-            self.note(Note::Apart);
+            self.note(Note::HitForMiss);
         }
     }
 
     /// What others are told where `new` is there now, if anything is, and there was `old`.
-    fn look(&self, old: Option<Arc<Object>>, new: Option<&Object>, held: Option<Arc<Follower>>) -> Settled {
+    fn look(
+        &self,
+        old: Option<Arc<Object>>,
+        new: Option<&Object>,
+        held: Option<Arc<Follower>>,
+    ) -> FillOutcome {
         let is_over = |old: &Arc<Object>| !new.is_some_and(|new| new.is_same_state(old));
         match old.filter(is_over) {
-            Some(old) if self.plan.asked == Asked::Rest => Settled::Over(old, held),
-            _ => Settled::Look(held),
+            Some(old) if self.plan.asked == Asked::Rest => FillOutcome::Replaced(old, held),
+            _ => FillOutcome::LookAgain(held),
         }
     }
 
@@ -352,18 +357,18 @@ impl Filling {
         self.access.note(&self.lookup.key, note);
     }
 
-    fn tell(&mut self, settled: Settled, own: Result<Filled>) {
+    fn tell(&mut self, settled: FillOutcome, own: Result<Filled>) {
         // Before the others: else all waiters would be served before the request that began the fetch.
         if let Some(waiting) = self.own.take() {
             // The receiver is gone if its client has left.
-            drop(waiting.send(Own::Final(own)));
+            drop(waiting.send(LeaderMessage::Final(own)));
         }
         self.tell_others(settled);
     }
 
-    fn tell_others(&mut self, settled: Settled) {
-        if let Some(duty) = self.duty.take() {
-            duty.tell(settled);
+    fn tell_others(&mut self, settled: FillOutcome) {
+        if let Some(waiters) = self.waiters.take() {
+            waiters.tell(settled);
         }
     }
 
@@ -378,7 +383,7 @@ impl Filling {
         let fetched = self.fetched(Arc::clone(&object));
         // Who has joined after a purge must not get what that was of.
         let is_void = self.access.cache.index.is_void(&self.lookup.key, &object, self.since);
-        let settled = if is_void { Settled::Look(None) } else { Settled::Stale(object) };
+        let settled = if is_void { FillOutcome::LookAgain(None) } else { FillOutcome::Stale(object) };
         self.tell(settled, Ok(Filled::Stored(fetched)));
     }
 
@@ -397,7 +402,7 @@ impl Filling {
         }
         let status = self.plan.status.clone();
         let settled = match self.look(old.cloned(), None, None) {
-            Settled::Look(_) if note.is_none() => Settled::Refused,
+            FillOutcome::LookAgain(_) if note.is_none() => FillOutcome::Refused,
             settled => settled,
         };
         self.tell(settled, Ok(Filled::Passed(stream, status, cut)));
@@ -442,7 +447,7 @@ impl Filling {
                         // The head did not give the length. Its readers go on; no request begins to read it.
                         is_kept = false;
                         forget();
-                        filler.thin_out(THIN);
+                        filler.stop_retaining(PASS_THROUGH_WINDOW);
                     }
                 }
                 Some(Some(Err(error))) => {
@@ -504,5 +509,5 @@ impl Filling {
 
 /// Who does not wait for others where an answer is not stored for that reason.
 fn apart(refusal: Refusal) -> Note {
-    if refusal == Refusal::Authorization { Note::ApartWithCredentials } else { Note::Apart }
+    if refusal == Refusal::Authorization { Note::HitForMissAuthorized } else { Note::HitForMiss }
 }

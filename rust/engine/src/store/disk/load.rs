@@ -6,86 +6,86 @@
 
 use std::future::poll_fn;
 
-use super::super::body::{Body, Filler, THIN};
+use super::super::body::{Body, Filler, PASS_THROUGH_WINDOW};
 use super::super::cache::{Cache, seconds};
 use super::super::eviction::Item;
 use super::super::object::{Bytes, Object, Part};
-use super::reading::{self, FileReader, Opened, Unread};
-use super::{Disk, Filed, count};
+use super::read::{self, FileReader, OpenFile, ReadFailure};
+use super::{Disk, StoredFile, count};
 use crate::cache::Key;
 use crate::sync::Arc;
 
 /// What became of an object of which something was on disk.
 #[derive(Debug)]
-pub(in super::super) enum Brought {
+pub(in super::super) enum Loaded {
     /// It can be read.
-    Here(Arc<Object>),
+    Ready(Arc<Object>),
     /// It is not there any more, or something newer is: look again.
-    Again,
+    Gone,
     /// It cannot be read now. The origin is to be asked, and what is stored stays.
     Failed,
 }
 
 impl Cache {
-    /// Makes `object` such that it can be read from the byte at `place` of `filed` on.
+    /// Makes `object` such that it can be read from the byte at `place` of `stored_file` on.
     pub(in super::super) async fn bring(
         self: &Arc<Self>,
         object: &Object,
-        filed: &Arc<Filed>,
+        stored_file: &Arc<StoredFile>,
         place: u64,
-    ) -> Brought {
-        match self.open(filed, place).await {
-            Ok(bytes) => Brought::Here(Arc::new(object.readable(filed, bytes))),
-            Err(Unread::Failed) => Brought::Failed,
+    ) -> Loaded {
+        match self.open(stored_file, place).await {
+            Ok(bytes) => Loaded::Ready(Arc::new(object.readable(stored_file, bytes))),
+            Err(ReadFailure::Failed) => Loaded::Failed,
             // As if it were not there: the disk, or this file, is not asked again.
-            Err(Unread::Late | Unread::Damaged) => Brought::Again,
+            Err(ReadFailure::Late | ReadFailure::Damaged) => Loaded::Gone,
         }
     }
 
-    /// What is in `filed`, such that it can be read: the byte at `place` of it has been read, and is what was stored.
+    /// What is in `stored_file`, such that it can be read: the byte at `place` of it has been read, and is what was stored.
     pub(in super::super) async fn open(
         self: &Arc<Self>,
-        filed: &Arc<Filed>,
+        stored_file: &Arc<StoredFile>,
         place: u64,
-    ) -> Result<Bytes, Unread> {
-        let Some(disk) = &self.disk else { return Err(Unread::Failed) };
-        let opened = if filed.is_damaged() || filed.is_late() {
-            Err(Unread::Damaged)
+    ) -> Result<Bytes, ReadFailure> {
+        let Some(disk) = &self.disk else { return Err(ReadFailure::Failed) };
+        let opened = if stored_file.is_damaged() || stored_file.is_late() {
+            Err(ReadFailure::Damaged)
         } else {
-            reading::open(&disk.directory, &disk.queue, &self.pool, filed, place).await
+            read::open(&disk.directory, &disk.queue, &self.pool, stored_file, place).await
         };
         let opened = opened.inspect_err(|unread| {
-            if matches!(unread, Unread::Damaged) {
-                if !filed.is_late() {
-                    filed.damage();
+            if matches!(unread, ReadFailure::Damaged) {
+                if !stored_file.is_late() {
+                    stored_file.damage();
                 }
-                self.forget_file(filed);
+                self.forget_file(stored_file);
             }
         })?;
         count(&disk.counts.hits);
-        filed.item.hit(seconds(Self::now()));
-        let back = if filed.ask() > 0 { self.bring_back(disk, &opened) } else { None };
+        stored_file.item.hit(seconds(Self::now()));
+        let back = if stored_file.ask() > 0 { self.promote(disk, &opened) } else { None };
         Ok(back.map_or(Bytes::File(opened), Bytes::Body))
     }
 
     /// Has all of a file read into memory, if there is room and nobody else does.
-    fn bring_back(self: &Arc<Self>, disk: &Disk, opened: &Arc<Opened>) -> Option<Arc<Body>> {
-        let filed = opened.filed();
-        if !self.make_room(usize::try_from(filed.layout.length).ok()?) {
+    fn promote(self: &Arc<Self>, disk: &Disk, opened: &Arc<OpenFile>) -> Option<Arc<Body>> {
+        let stored_file = opened.stored_file();
+        if !self.make_room(usize::try_from(stored_file.layout.length).ok()?) {
             return None;
         }
         let (body, filler) = Body::new(&self.budget);
-        let bring = |part: &mut Part| part.bring_back(&body);
-        let change = self
-            .index
-            .with(filed.item.value(), |entry| entry.change(&filed.item, |part| part.is_in(filed), bring));
+        let bring = |part: &mut Part| part.promote(&body);
+        let change = self.index.with(stored_file.item.value(), |entry| {
+            entry.change(&stored_file.item, |part| part.is_in(stored_file), bring)
+        });
         match change? {
             Err(there) => Some(there),
             Ok(item) => {
                 count(&disk.counts.promoted);
-                let reader = Opened::follow(opened, 0..u64::MAX);
-                let (cache, filed) = (Arc::clone(self), Arc::clone(filed));
-                tokio::spawn(Filling { cache, filed, item, is_kept: true }.run(reader, filler));
+                let reader = OpenFile::follow(opened, 0..u64::MAX);
+                let (cache, stored_file) = (Arc::clone(self), Arc::clone(stored_file));
+                tokio::spawn(Promotion { cache, stored_file, item, is_kept: true }.run(reader, filler));
                 Some(body)
             }
         }
@@ -93,15 +93,15 @@ impl Cache {
 }
 
 /// Reads a file into memory, for all who follow. Dropped before its end, what it reads is on disk alone again.
-struct Filling {
+struct Promotion {
     cache: Arc<Cache>,
-    filed: Arc<Filed>,
+    stored_file: Arc<StoredFile>,
     /// By what it leaves memory.
     item: Arc<Item<Key>>,
     is_kept: bool,
 }
 
-impl Filling {
+impl Promotion {
     /// # Cancellation
     /// Whoever follows is told that it has failed.
     async fn run(mut self, mut reader: FileReader, filler: Filler) {
@@ -115,8 +115,8 @@ impl Filling {
                 Some(Ok(piece)) => filler.push(piece),
                 Some(Err(error)) => {
                     // Before they are told: whoever looks again then does not find it.
-                    if self.filed.is_damaged() || self.filed.is_late() {
-                        self.cache.forget_file(&self.filed);
+                    if self.stored_file.is_damaged() || self.stored_file.is_late() {
+                        self.cache.forget_file(&self.stored_file);
                     }
                     if self.is_kept {
                         self.leave();
@@ -127,10 +127,10 @@ impl Filling {
             if self.is_kept && !self.cache.make_room(0) {
                 // Whoever reads it goes on; nobody else begins.
                 self.leave();
-                filler.thin_out(THIN);
+                filler.stop_retaining(PASS_THROUGH_WINDOW);
             }
         }
-        filler.finish(self.filed.ending.clone());
+        filler.finish(self.stored_file.ending.clone());
         if self.is_kept {
             self.is_kept = false;
             self.cache.admit(self.item.value(), &self.item);
@@ -140,11 +140,11 @@ impl Filling {
     /// Nobody finds it in memory from now on.
     fn leave(&mut self) {
         self.is_kept = false;
-        self.cache.leave_memory(&self.item);
+        self.cache.drop_from_memory(&self.item);
     }
 }
 
-impl Drop for Filling {
+impl Drop for Promotion {
     fn drop(&mut self) {
         if self.is_kept {
             self.leave();

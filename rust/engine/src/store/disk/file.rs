@@ -11,7 +11,7 @@ use crate::sync::Arc;
 /// A file that holds the body of a stored response. It is removed by name when the index has let go of it; whoever reads
 /// it reads on.
 #[derive(Debug)]
-pub(crate) struct Filed {
+pub(crate) struct StoredFile {
     pub(crate) layout: Layout,
     pub(crate) item: Arc<Item<Key>>,
     pub(crate) ending: Ending,
@@ -22,7 +22,7 @@ pub(crate) struct Filed {
     removed: AtomicBool,
 }
 
-impl Filed {
+impl StoredFile {
     pub(crate) fn new(layout: Layout, item: Arc<Item<Key>>, ending: Ending) -> Self {
         let (asked, late) = (AtomicU32::new(0), AtomicBool::new(false));
         let (damaged, removed) = (AtomicBool::new(false), AtomicBool::new(false));

@@ -2,13 +2,13 @@
 //!
 //! The invariant: nobody is sent a part that he has not asked for, and nothing is kept of one that is not what it says.
 
-use super::{Fetched, Filled, Filling, Next, apart};
+use super::{Fetched, FillTask, Filled, Next, apart};
 use crate::cache::{
     Answer, Asked, Content, Cut, Fill as Wanted, Held, Outcome, RangeFill, Refusal, Request, Slicing, Stored,
     as_asked, fill, too_large,
 };
 use crate::store::body::Body;
-use crate::store::entry::Settled;
+use crate::store::entry::FillOutcome;
 use crate::store::index::Note;
 use crate::store::lookup::Extent;
 use crate::store::object::Object;
@@ -17,7 +17,7 @@ use crate::stream::Stream;
 use crate::sync::Arc;
 use crate::wire::{Ranges, Span, Spec};
 
-impl Filling {
+impl FillTask {
     /// Notes what the answer tells of ranges there.
     pub(super) fn learn(&self, status: u16, request: &Request<'_>) {
         let has_range = match self.plan.extent {
@@ -75,7 +75,7 @@ impl Filling {
     fn note_unsliced(&self, outcome: &Outcome) {
         match outcome {
             // That is about a client, and others may get one.
-            Outcome::Pass { refusal: Refusal::Authorization, .. } => self.note(Note::ApartWithCredentials),
+            Outcome::Pass { refusal: Refusal::Authorization, .. } => self.note(Note::HitForMissAuthorized),
             // The first bytes are there for everybody, unless there are none.
             Outcome::Pass { hit_for_miss: false, .. } if !self.is_of_beginning() => {}
             Outcome::Pass { refusal: Refusal::RequestNoStore, .. } => {}
@@ -130,21 +130,21 @@ impl Filling {
         let is_too_large = stored.length().is_none_or(|length| length > policy.max_object);
         let may_be_sliced = policy.rules.range_fill.slice().is_some() && stored.validators.strong().is_some();
         if !is_too_large {
-            return Note::Apart;
+            return Note::HitForMiss;
         }
         if may_be_sliced && self.plan.extent == Extent::Whole {
             return Note::Large;
         }
         self.note(Note::Unsliced);
-        Note::Apart
+        Note::HitForMiss
     }
 
     /// Asks for so much instead, and has others who want that wait for it.
     fn ask_for(&mut self, wanted: Wanted, request: &Request<'_>) -> Next {
         let next = self.ask_again(wanted, request);
         match self.plan.awaited() {
-            Some(span) => self.duty.iter().for_each(|duty| duty.widen(span)),
-            None => self.tell_others(Settled::Look(None)),
+            Some(span) => self.waiters.iter().for_each(|waiters| waiters.widen(span)),
+            None => self.tell_others(FillOutcome::LookAgain(None)),
         }
         next
     }
@@ -161,12 +161,12 @@ impl Filling {
                     // Nobody has asked for slices: where origins disagree about the entity tag, they are left alone.
                     self.note(Note::Unsliced);
                 }
-                self.tell(Settled::Over(old, None), Err(changed()));
+                self.tell(FillOutcome::Replaced(old, None), Err(changed()));
                 return Next::Done;
             }
             Some(old) if !is_unclear => {
                 self.forget_state(&old);
-                self.tell_others(Settled::Over(old, None));
+                self.tell_others(FillOutcome::Replaced(old, None));
             }
             None if !is_unclear => {
                 self.note_unsliced(outcome);

@@ -12,32 +12,33 @@ use super::super::entry::Entry;
 use super::super::eviction::Item;
 use super::super::object::{Object, Part};
 use super::directory::Directory;
-use super::filed::{Filed, cost};
+use super::file::{StoredFile, cost};
 use super::format::{BLOCK, Known, Layout, encode};
-use super::queue::{Chore, Leaving};
+use super::queue::{DiskTask, PendingWrite};
 use super::{Disk, count};
 use crate::cache::{Key, Time};
 use crate::stream::Ending;
 use crate::sync::{Arc, lock};
 
 /// What is of no use so soon is not written: live segments die before anybody would read them from the disk. Arbitrary.
-const SOON: Duration = Duration::from_secs(60);
+const MIN_LIFETIME: Duration = Duration::from_secs(60);
 
 /// How long nothing is written after a failure. A full disk is not asked for each object, and is in use again soon after
 /// there is space. Arbitrary.
-const PAUSE: Duration = Duration::from_secs(5);
+const WRITE_PAUSE: Duration = Duration::from_secs(5);
 
 /// Whether a response can be served, or confirmed, long enough from now for its writing to be worth it.
 pub(super) fn is_of_use(object: &Object, now: Time) -> bool {
-    !object.stored.is_invalid && until(object, now).is_none_or(|until| until > seconds(now.plus(SOON)))
+    !object.stored.is_invalid
+        && until(object, now).is_none_or(|until| until > seconds(now.plus(MIN_LIFETIME)))
 }
 
 impl Cache {
     /// What memory has no room for: it goes on on disk, if it is there or can be.
-    pub(in super::super) fn leave_memory(&self, item: &Arc<Item<Key>>) {
+    pub(in super::super) fn drop_from_memory(&self, item: &Arc<Item<Key>>) {
         let gone = self.index.with(item.value(), |entry| {
             let object = entry.having(item, |part| part.leaves_by(item))?;
-            if self.keep(object, item) { None } else { entry.leave_memory(item) }
+            if self.keep(object, item) { None } else { entry.drop_from_memory(item) }
         });
         // The bytes go here, outside the lock.
         drop(gone);
@@ -49,7 +50,8 @@ impl Cache {
         if !is_of_use(object, Self::now()) {
             return false;
         }
-        let is_taken = !disk.is_paused() && disk.queue.keep(Leaving::new(item, body), disk.leaving_limit);
+        let is_taken =
+            !disk.is_paused() && disk.queue.keep(PendingWrite::new(item, body), disk.leaving_limit);
         if !is_taken {
             count(&disk.counts.skipped);
         }
@@ -63,35 +65,35 @@ impl Cache {
         }
     }
 
-    /// Nothing refers to `filed` any more.
-    pub(in super::super) fn remove_file(&self, filed: &Arc<Filed>) {
-        if let Some(disk) = self.disk.as_ref().filter(|_| filed.remove()) {
-            lock(&disk.eviction).remove(&filed.item);
-            if filed.is_damaged() {
+    /// Nothing refers to `stored_file` any more.
+    pub(in super::super) fn remove_file(&self, stored_file: &Arc<StoredFile>) {
+        if let Some(disk) = self.disk.as_ref().filter(|_| stored_file.remove()) {
+            lock(&disk.eviction).remove(&stored_file.item);
+            if stored_file.is_damaged() {
                 count(&disk.counts.damaged);
             }
-            disk.queue.remove(filed.layout.name);
+            disk.queue.remove(stored_file.layout.name);
         }
     }
 
-    /// What is in `filed` is there no longer. What is in memory as well stays.
-    pub(in super::super) fn forget_file(&self, filed: &Arc<Filed>) {
-        let bytes = self.index.with(filed.item.value(), |entry| entry.leave_disk(filed));
-        self.remove_file(filed);
+    /// What is in `stored_file` is there no longer. What is in memory as well stays.
+    pub(in super::super) fn forget_file(&self, stored_file: &Arc<StoredFile>) {
+        let bytes = self.index.with(stored_file.item.value(), |entry| entry.drop_from_disk(stored_file));
+        self.remove_file(stored_file);
         drop(bytes);
     }
 
     /// Runs on the thread that writes.
-    pub(super) fn do_chore(&self, chore: Chore) {
+    pub(super) fn run_task(&self, task: DiskTask) {
         let Some(disk) = &self.disk else { return };
-        match chore {
-            Chore::Remove(name) => disk.remove(name),
-            Chore::Change(filed) => {
-                if let Some(known) = self.known_of(&filed).filter(|_| !filed.is_removed()) {
-                    disk.change(&known, &filed);
+        match task {
+            DiskTask::Remove(name) => disk.remove(name),
+            DiskTask::Change(stored_file) => {
+                if let Some(known) = self.known_of(&stored_file).filter(|_| !stored_file.is_removed()) {
+                    disk.change(&known, &stored_file);
                 }
             }
-            Chore::Keep(leaving) => {
+            DiskTask::Keep(leaving) => {
                 let cost = leaving.cost;
                 self.write(disk, &leaving);
                 // First: bytes that are gone and count as leaving still would make it seem that there is room.
@@ -101,16 +103,16 @@ impl Cache {
         }
     }
 
-    /// What the head of `filed` is to say.
-    fn known_of(&self, filed: &Arc<Filed>) -> Option<Object> {
-        let is_meant = |part: &Part| part.is_in(filed);
-        let item = &filed.item;
+    /// What the head of `stored_file` is to say.
+    fn known_of(&self, stored_file: &Arc<StoredFile>) -> Option<Object> {
+        let is_meant = |part: &Part| part.is_in(stored_file);
+        let item = &stored_file.item;
         let known = |entry: &Entry| entry.having(item, is_meant)?.known_of(item, is_meant);
-        self.index.look(filed.item.value(), known).flatten()
+        self.index.look(stored_file.item.value(), known).flatten()
     }
 
-    fn write(&self, disk: &Disk, leaving: &Leaving) {
-        let Leaving { item, body, .. } = leaving;
+    fn write(&self, disk: &Disk, leaving: &PendingWrite) {
+        let PendingWrite { item, body, .. } = leaving;
         let (key, is_meant) = (item.value(), |part: &Part| part.leaves_by(item));
         let known = |entry: &Entry| {
             let object = entry.having(item, is_meant).filter(|object| object.alone_of(item).is_some());
@@ -126,13 +128,14 @@ impl Cache {
         } else {
             self.file(disk, &known, item, body)
         };
-        let Some((filed, head)) = written else { return self.forget_part(key, item) };
-        let bytes = self.index.with(key, |entry| entry.change(item, is_meant, |part| part.file(&filed)));
-        match self.known_of(&filed) {
-            None => self.remove_file(&filed),
+        let Some((stored_file, head)) = written else { return self.forget_part(key, item) };
+        let bytes =
+            self.index.with(key, |entry| entry.change(item, is_meant, |part| part.file(&stored_file)));
+        match self.known_of(&stored_file) {
+            None => self.remove_file(&stored_file),
             // Confirmed while it was written.
-            Some(known) if head_of(&known, &filed).as_ref() != Some(&head) => {
-                disk.queue.change([&filed].into_iter());
+            Some(known) if head_of(&known, &stored_file).as_ref() != Some(&head) => {
+                disk.queue.change([&stored_file].into_iter());
             }
             Some(_) => {}
         }
@@ -146,7 +149,7 @@ impl Cache {
         known: &Object,
         item: &Arc<Item<Key>>,
         body: &Arc<Body>,
-    ) -> Option<(Arc<Filed>, Vec<u8>)> {
+    ) -> Option<(Arc<StoredFile>, Vec<u8>)> {
         let ending = Ending { trailers: body.ending()?.trailers, ..Ending::default() };
         let (layout, head) =
             encode(said_of(known, &ending.trailers), Directory::new_name(), body.length(), None)?;
@@ -161,9 +164,10 @@ impl Cache {
             return None;
         }
         count(&disk.counts.written);
-        let filed = Arc::new(Filed::new(layout, Item::new(item.key(), item.value().clone()), ending));
-        disk.admit(&filed, known);
-        Some((filed, head))
+        let stored_file =
+            Arc::new(StoredFile::new(layout, Item::new(item.key(), item.value().clone()), ending));
+        disk.admit(&stored_file, known);
+        Some((stored_file, head))
     }
 
     /// Removes what is missed least on disk until so many bytes more fit, and says whether they do.
@@ -178,34 +182,35 @@ impl Cache {
                 eviction.evict(seconds(Self::now()), room)
             };
             let Some(item) = item else { return false };
-            self.leave_disk(&item);
+            self.drop_from_disk(&item);
         }
         // What has just been evicted goes before anything takes its place.
-        while let Some(chore) = disk.queue.removal() {
-            self.do_chore(chore);
+        while let Some(task) = disk.queue.removal() {
+            self.run_task(task);
         }
         true
     }
 
     /// What the disk has no room for stays in memory, if it is there.
-    fn leave_disk(&self, item: &Arc<Item<Key>>) {
-        let is_meant = |part: &Part| part.filed().is_some_and(|filed| Arc::ptr_eq(&filed.item, item));
-        let filed = self.index.look(item.value(), |entry| {
-            entry
-                .having(item, is_meant)
-                .and_then(|object| object.files().find(|filed| Arc::ptr_eq(&filed.item, item)).cloned())
+    fn drop_from_disk(&self, item: &Arc<Item<Key>>) {
+        let is_meant =
+            |part: &Part| part.stored_file().is_some_and(|stored_file| Arc::ptr_eq(&stored_file.item, item));
+        let stored_file = self.index.look(item.value(), |entry| {
+            entry.having(item, is_meant).and_then(|object| {
+                object.files().find(|stored_file| Arc::ptr_eq(&stored_file.item, item)).cloned()
+            })
         });
-        if let Some(filed) = filed.flatten() {
-            self.forget_file(&filed);
+        if let Some(stored_file) = stored_file.flatten() {
+            self.forget_file(&stored_file);
         }
     }
 }
 
 impl Disk {
-    /// `filed` counts from now on.
-    pub(super) fn admit(&self, filed: &Filed, object: &Object) {
+    /// `stored_file` counts from now on.
+    pub(super) fn admit(&self, stored_file: &StoredFile, object: &Object) {
         let now = Cache::now();
-        lock(&self.eviction).insert(&filed.item, filed.cost(), until(object, now), seconds(now));
+        lock(&self.eviction).insert(&stored_file.item, stored_file.cost(), until(object, now), seconds(now));
     }
 
     fn is_paused(&self) -> bool {
@@ -220,7 +225,7 @@ impl Disk {
     /// The disk has refused a write.
     fn fail(&self, error: &io::Error) {
         count(&self.counts.failed);
-        *lock(&self.paused) = Some(Instant::now() + PAUSE);
+        *lock(&self.paused) = Some(Instant::now() + WRITE_PAUSE);
         lock(&self.trouble).said = Some(error.to_string());
     }
 
@@ -234,21 +239,21 @@ impl Disk {
 
     /// Writes the head of a file anew, in its place: one that is torn by a crash has a wrong checksum. Where that cannot
     /// be done the file is of use until this process ends, and is none to the next.
-    fn change(&self, known: &Object, filed: &Filed) {
-        let blank = || vec![0; usize::try_from(filed.layout.room).unwrap_or_default()];
-        let head = head_of(known, filed).unwrap_or_else(blank);
-        let file = self.directory.change(filed.layout.name);
+    fn change(&self, known: &Object, stored_file: &StoredFile) {
+        let blank = || vec![0; usize::try_from(stored_file.layout.room).unwrap_or_default()];
+        let head = head_of(known, stored_file).unwrap_or_else(blank);
+        let file = self.directory.change(stored_file.layout.name);
         if let Err(error) = file.and_then(|file| file.write_all_at(&head, 0)) {
-            filed.damage();
+            stored_file.damage();
             self.fail(&error);
         }
     }
 }
 
-/// What the head of `filed` is to be where that is `known`; none if it does not fit.
-fn head_of(known: &Object, filed: &Filed) -> Option<Vec<u8>> {
-    let Layout { name, room, length } = filed.layout;
-    encode(said_of(known, &filed.ending.trailers), name, length, Some(room)).map(|(_, head)| head)
+/// What the head of `stored_file` is to be where that is `known`; none if it does not fit.
+fn head_of(known: &Object, stored_file: &StoredFile) -> Option<Vec<u8>> {
+    let Layout { name, room, length } = stored_file.layout;
+    encode(said_of(known, &stored_file.ending.trailers), name, length, Some(room)).map(|(_, head)| head)
 }
 
 fn said_of<'a>(known: &'a Object, trailers: &'a [(Vec<u8>, Vec<u8>)]) -> Known<'a> {

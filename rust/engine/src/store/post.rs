@@ -6,7 +6,7 @@ use super::body::{Body, Filler};
 use super::cache::Cache;
 use super::lookup::Lookup;
 use super::object::Object;
-use super::voids::{Began, Since};
+use super::purge::RequestEpoch;
 use crate::cache::{Content, Stored, Timing};
 use crate::pool::Slice;
 use crate::stream::Ending;
@@ -16,21 +16,21 @@ use crate::wire::list::Lines;
 
 /// What has come of such a response.
 #[derive(Debug)]
-pub(super) struct Posted<'a> {
+pub(super) struct PostResponse<'a> {
     access: &'a Access,
     lookup: &'a Lookup,
     object: Arc<Object>,
     filler: Filler,
-    began: Began,
+    since: RequestEpoch,
 }
 
-impl<'a> Posted<'a> {
+impl<'a> PostResponse<'a> {
     /// What is kept of the response whose head is `head`, if anything is. What was stored under its key goes in any case, as
     /// with every request that changes something.
     pub(super) fn begin(
         access: &'a Access,
         lookup: &'a Lookup,
-        since: Since,
+        since: RequestEpoch,
         head: &Head,
         lines: &Lines<'_>,
     ) -> Option<Self> {
@@ -48,9 +48,9 @@ impl<'a> Posted<'a> {
         let (body, filler) = Body::new(&access.cache.budget);
         let object = Object::whole(stored, head.reason(), access.item(&lookup.key, 0), body);
         let object = Arc::new(object.tagged(access.tags()));
-        let (gone, began) = access.cache.index.supersede(&lookup.key, &object, since.purge);
-        access.cache.let_go(gone, None);
-        began.map(|began| Self { access, lookup, object, filler, began })
+        let (gone, since) = access.cache.index.supersede(&lookup.key, &object, since);
+        access.cache.drop_objects(gone, None);
+        since.map(|since| Self { access, lookup, object, filler, since })
     }
 
     /// Takes more of the body; nothing is kept if it becomes too much.
@@ -65,8 +65,8 @@ impl<'a> Posted<'a> {
         Arc::make_mut(&mut self.object).measure(self.filler.body().length());
         self.filler.finish(ending);
         let cache = &self.access.cache;
-        if let Some(added) = cache.index.offer(&self.lookup.key, &self.object, self.began) {
-            cache.let_go_of_rest(added);
+        if let Some(added) = cache.index.offer(&self.lookup.key, &self.object, self.since) {
+            cache.drop_replaced(added);
             cache.admit(&self.lookup.key, &self.object.item);
         }
     }
