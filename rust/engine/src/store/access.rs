@@ -1,4 +1,4 @@
-//! The part of a cache that a route has, and what one request gets by: the cache, its policy, and the origins to ask.
+//! A route's access to a cache, and one request's: the cache, its policy, and the origins.
 
 use std::sync::Arc as Plain;
 
@@ -13,7 +13,7 @@ use crate::origin::Origins;
 use crate::relay::FillFields;
 use crate::sync::Arc;
 
-/// A route's part of a cache.
+/// The use of a cache by one route.
 #[derive(Debug, Clone)]
 pub struct Caching {
     pub(super) cache: Arc<Cache>,
@@ -22,25 +22,25 @@ pub struct Caching {
 }
 
 impl Caching {
-    /// The part of `cache` that `policy` is for; requests are counted under `name`. From now on a purge by URL finds what
-    /// is stored there.
+    /// Uses `cache` under `policy`, and counts requests under `name`. From now on a purge by URL finds the responses of
+    /// this route.
     pub fn new(cache: Arc<Cache>, policy: CachePolicy, name: &str) -> Self {
         cache.learn(&policy.query);
         let requests = cache.requests.of(name);
         Self { cache, policy: Plain::new(policy), requests }
     }
 
-    /// What of a client's request the origin is sent for what may be stored.
+    /// The client's fields that are sent to the origin when the response may be stored.
     pub(crate) fn fill_fields(&self) -> &FillFields {
         &self.policy.fields
     }
 
-    /// How the cache's disk has failed, for the operator: not more often than is worth a line in a log.
+    /// A failure of the cache's disk to log; rate-limited.
     pub(crate) fn disk_trouble(&self) -> Option<Error> {
         self.cache.disk_trouble()
     }
 
-    /// What one request gets by, on the thread that `origins` belong to.
+    /// The access of one request, on the thread to which `origins` belong.
     pub fn access(&self, origins: Arc<Origins>, overrides: Overrides) -> Access {
         let policy = match overrides.lifetime {
             None => Plain::clone(&self.policy),
@@ -55,43 +55,40 @@ impl Caching {
     }
 }
 
-/// A cache, how a route and one request use it, and the connections to origins of the thread that all of it runs on. Made
-/// by [`Caching::access`].
+/// The cache as one request uses it, with the connections to origins of its thread. Made by [`Caching::access`].
 #[derive(Debug, Clone)]
 pub struct Access {
-    /// What is stored.
     pub(super) cache: Arc<Cache>,
-    /// Where it is counted how the request went.
+    /// The counters of the route.
     pub(super) requests: Arc<Requests>,
-    /// How it is used.
     pub(super) policy: Plain<CachePolicy>,
-    /// What is decided about this request.
+    /// The application's decisions about this request.
     pub(super) overrides: Overrides,
-    /// Whom to ask. The thread that they belong to is the one that runs this.
+    /// The thread to which they belong runs this request.
     pub(super) origins: Arc<Origins>,
 }
 
 impl Access {
-    /// What has turned out is believed for a while.
+    /// Notes what an answer has shown about a key, for the time of the policy.
     pub(super) fn note(&self, key: &Key, note: Note) {
         let now = Cache::now();
         self.cache.index.note(key, note, now.plus(self.policy.apart), now);
     }
 
-    /// Whether a body of that length may be kept.
+    /// Whether there is room for a body of the length of `stored`.
     pub(super) fn has_room(&self, stored: &Stored) -> bool {
-        // Of a length that is not known, a first slab must fit.
+        // If the length is unknown, a first slab must fit.
         let wanted = stored.length().unwrap_or_default();
         wanted <= self.policy.max_object
             && self.cache.make_room(usize::try_from(wanted).unwrap_or(usize::MAX))
     }
 
-    /// That of the bytes from `start` on: each part has a past of its own.
+    /// The eviction item of the part that begins at `start`: each part has a history of its own.
     pub(super) fn item(&self, key: &Key, start: u64) -> Arc<Item<Key>> {
         Item::new(self.cache.index.hash(key).wrapping_add(start), key.clone())
     }
 
-    /// What is stored can be purged by these, besides what the origin says.
+    /// The tags of the route and the request. The origin may add others.
     pub(super) fn tags(&self) -> impl Iterator<Item = &Box<str>> {
         self.policy.tags.iter().chain(&self.overrides.tags)
     }

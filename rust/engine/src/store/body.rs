@@ -1,10 +1,10 @@
-//! The one copy of a body: it grows behind a [`Filler`] while any number of [`Follower`]s read it, each at its own
-//! pace, from its own place to its own end.
+//! The one copy of a body: it grows after a [`Filler`] while any number of [`Follower`]s read it, each at its own
+//! speed, from its own start to its own end.
 //!
-//! The invariants: what was appended is never changed while the body lives, nor taken away from whoever has still to
-//! read it; a body ends once, well or in an error, and a filler that is dropped without saying so ends it in an error; a
-//! follower that waits is woken by the next piece and by the end, and the filler by the last follower's leaving; what
-//! the pieces cost counts against the budget until the body is gone.
+//! The invariants: appended bytes never change while the body lives, and are not released before all followers have
+//! read them; a body ends once, complete or in an error, and a filler that is dropped early ends it in an error; a
+//! waiting follower is woken by the next piece and by the end, and the filler when the last follower leaves; the cost
+//! of the pieces counts against the budget until the body is dropped.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -20,12 +20,12 @@ use crate::stream::Ending;
 use crate::sync::{Arc, Mutex, lock};
 use penstock_memory::waiters::Waiters;
 
-/// Bytes before its slowest reader of a body that turns out too large to be kept. Arbitrary: some pieces. The models thin
-/// out to less.
+/// The bytes that are kept before the slowest reader of a body that is too large to be stored. Arbitrary: some pieces.
+/// The loom models use less.
 #[cfg(not(loom))]
 pub(super) const PASS_THROUGH_WINDOW: u64 = 1 << 20;
 
-/// A body in memory, whole or on its way. Held by the index, by whoever fills it and by whoever reads it.
+/// A body in memory, complete or growing. Held by the index, its filler and its followers.
 #[derive(Debug)]
 pub struct Body {
     state: Mutex<State>,
@@ -34,18 +34,19 @@ pub struct Body {
 
 #[derive(Default)]
 struct State {
-    /// Each with the place in the body of its first byte.
+    /// Each with the offset of its first byte.
     pieces: VecDeque<(u64, Slice)>,
-    /// Pieces that were let go of, in front of those.
+    /// The number of pieces that were released, before these.
     gone: usize,
     length: u64,
-    /// Only what somebody has still to read is kept, and the filler waits where that is so many bytes.
+    /// If set, pieces are released once all followers have read them, and the filler waits while this many bytes are
+    /// unread.
     thin: Option<u64>,
-    /// What the pieces take of the budget.
+    /// The cost of the pieces in the budget.
     cost: usize,
     end: Option<Result<Ending>>,
     followers: Waiters,
-    /// The piece that each follower reads next, by its seat.
+    /// The index of the piece that each follower reads next, by its waiter number.
     places: Vec<usize>,
     filler: Option<Waker>,
 }
@@ -56,37 +57,37 @@ pub struct Filler {
     body: Arc<Body>,
 }
 
-/// Reads a part of a body, in order.
+/// Reads a range of a body, in order.
 #[derive(Debug)]
 pub struct Follower {
     body: Arc<Body>,
-    /// Where it waits, and is waited for. None of a body that has ended: nobody does either, and who reads it touches no
+    /// Its number among the waiters. `None` if the body had ended before: then nothing waits, and the reader touches no
     /// more memory than it must.
     seat: Option<usize>,
-    /// The piece that it reads next, where it has no seat to note that by.
+    /// The index of the piece that it reads next, if it has no number.
     piece: usize,
     place: u64,
     end: u64,
 }
 
 impl Body {
-    /// An empty one that takes what it costs of `budget`, and the right to fill it.
+    /// An empty body whose cost is taken from `budget`, and its filler.
     pub fn new(budget: &Plain<CacheBudget>) -> (Arc<Self>, Filler) {
         let body = Arc::new(Self { state: Mutex::new(State::default()), budget: Plain::clone(budget) });
         (Arc::clone(&body), Filler { body })
     }
 
-    /// Bytes that have come.
+    /// The number of bytes so far.
     pub fn length(&self) -> u64 {
         lock(&self.state).length
     }
 
-    /// What keeping it costs.
+    /// Its cost in the budget, in bytes.
     pub fn cost(&self) -> usize {
         lock(&self.state).cost
     }
 
-    /// What followed the body, once it has ended well.
+    /// The trailers and the end of a complete body.
     pub fn ending(&self) -> Option<Ending> {
         match &lock(&self.state).end {
             Some(Ok(ending)) => Some(ending.clone()),
@@ -94,12 +95,12 @@ impl Body {
         }
     }
 
-    /// Whether more is to come.
+    /// Whether the body has not ended.
     pub fn is_growing(&self) -> bool {
         lock(&self.state).end.is_none()
     }
 
-    /// Reads `range`, from its first byte on; its end may lie behind that of the body, whose end is then its own.
+    /// Reads `range` from its first byte; its end may be after the end of the body.
     pub fn follow(body: &Arc<Self>, range: Range<u64>) -> Follower {
         let mut state = lock(&body.state);
         let piece = state.piece_at(range.start);
@@ -135,13 +136,13 @@ impl Drop for Body {
 }
 
 impl State {
-    /// The piece with the byte at `place`; one behind the last if that has not come.
+    /// The index of the piece with the byte at `place`, or one after the last.
     fn piece_at(&self, place: u64) -> usize {
         let before = self.pieces.partition_point(|(first, _)| *first <= place);
         self.gone + before.saturating_sub(usize::from(place < self.length))
     }
 
-    /// Takes out what all followers have read, and says what that gives back.
+    /// Takes the pieces that all followers have read, and gives them with their cost.
     fn let_go(&mut self) -> (Vec<Slice>, usize) {
         let next = self.places.iter().copied().min().unwrap_or(usize::MAX);
         let count = next.saturating_sub(self.gone).min(self.pieces.len());
@@ -150,7 +151,7 @@ impl State {
         for _ in 0..count {
             let Some((_, slice)) = self.pieces.pop_front() else { break };
             let (slab, bytes) = slice.slab();
-            // The last piece of a slab gives back what the first has paid.
+            // The last piece of a slab gives its cost back.
             let is_last = self.pieces.front().is_none_or(|(_, next)| next.slab().0 != slab);
             cost += PIECE + if is_last { bytes } else { 0 };
             slices.push(slice);
@@ -162,7 +163,7 @@ impl State {
 }
 
 impl Filler {
-    /// Appends. Empty pieces are passed over.
+    /// Appends a piece. Empty pieces are ignored.
     pub fn push(&self, slice: Slice) {
         if slice.is_empty() {
             return;
@@ -171,7 +172,7 @@ impl Filler {
             let mut state = lock(&self.body.state);
             let place = state.length;
             let (slab, bytes) = slice.slab();
-            // Of pieces of one slab, which come one after the other, the first pays.
+            // Consecutive pieces of one slab pay for it once.
             let paid = state.pieces.back().is_some_and(|(_, last)| last.slab().0 == slab);
             let cost = PIECE + if paid { 0 } else { bytes };
             self.body.budget.take(cost);
@@ -183,24 +184,24 @@ impl Filler {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// The body is whole.
+    /// Ends the body as complete.
     pub fn finish(self, ending: Ending) {
         self.body.end(Ok(ending));
     }
 
-    /// The body will never be whole.
+    /// Ends the body in an error.
     pub fn fail(self, error: Error) {
         self.body.end(Err(error));
     }
 
-    /// From now on nothing is kept that nobody has still to read. For a body that is not stored after all: whoever comes
-    /// to read it from now on does not find its beginning.
+    /// From now on a piece is released when all followers have read it: for a body that is not stored after all. A
+    /// follower that comes later does not find its beginning.
     pub fn stop_retaining(&self, window: u64) {
         lock(&self.body.state).thin = Some(window);
     }
 
-    /// Ready when more is to be appended: at once, unless the body is thinned out and its readers have a window of it
-    /// before them.
+    /// Ready if a piece may be appended: always, unless the body is no longer retained and its followers have a window
+    /// of unread bytes.
     pub fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = lock(&self.body.state);
         let Some(window) = state.thin else { return Poll::Ready(()) };
@@ -218,7 +219,7 @@ impl Filler {
         poll
     }
 
-    /// Ready when nobody reads the body.
+    /// Ready if there is no follower.
     pub fn poll_abandoned(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = lock(&self.body.state);
         if state.followers.taken() == 0 {
@@ -228,8 +229,8 @@ impl Filler {
         Poll::Pending
     }
 
-    /// The next piece of the body's source, as `poll` gives it, when there is room for it. `None` if the body is not read
-    /// any more and its filling does not go on (`goes_on`).
+    /// The next piece of the body's source, as `poll` gives it, when there is room for it. `None` if the body has no
+    /// follower and the fill does not go on without one (`goes_on`).
     pub fn poll_next<T>(
         &self,
         context: &mut Context<'_>,
@@ -247,7 +248,7 @@ impl Filler {
         Poll::Pending
     }
 
-    /// What is being filled.
+    /// The body that this fills.
     pub fn body(&self) -> &Arc<Body> {
         &self.body
     }
@@ -255,18 +256,16 @@ impl Filler {
 
 impl Drop for Filler {
     fn drop(&mut self) {
-        self.body.end(Err(
-            Code::EngineClosed.error("whoever fetched this body for all its readers was torn down")
-        ));
+        self.body
+            .end(Err(Code::EngineClosed.error("the shared fetch of this body was cancelled before its end")));
     }
 }
 
 impl Follower {
-    /// The next bytes: those that have come of one piece. `None` at the end of the range, or at that of a body that has
-    /// ended well before it.
+    /// The next bytes, of one piece. `None` at the end of the range, or of a complete body that is shorter.
     ///
     /// # Errors
-    /// How the body has ended, behind the last byte that came of it.
+    /// The error in which the body has ended, after its last byte.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Slice>>> {
         if self.place >= self.end {
             return Poll::Ready(None);
@@ -275,7 +274,7 @@ impl Follower {
         let state = &mut *locked;
         let front = state.pieces.front().map_or(state.length, |(first, _)| *first);
         if self.place < front {
-            // Between its being found and its being read it was thinned out.
+            // It was released between the lookup and the first read.
             return Poll::Ready(Some(Err(
                 Code::PoolFull.error("the body has turned out too large to be kept from its beginning")
             )));
@@ -284,13 +283,13 @@ impl Follower {
             Some(number) => &mut state.places[number],
             None => &mut self.piece,
         };
-        // The range may begin behind what had come when it was asked for.
+        // The range may begin after the bytes that had come when the follower was made.
         let has_passed = |(first, slice): &(u64, Slice)| first + slice.len() as u64 <= self.place;
         while state.pieces.get(*piece - state.gone).is_some_and(has_passed) {
             *piece += 1;
         }
         if let Some((first, slice)) = state.pieces.get(*piece - state.gone) {
-            // Both lie within one slice, which fits into memory.
+            // Both are offsets in one slice, so that they fit.
             let start = usize::try_from(self.place - first).expect("within a slice");
             let length = slice.len().min(usize::try_from(self.end - first).unwrap_or(usize::MAX));
             let part = slice.slice(start..length);
@@ -338,11 +337,11 @@ impl fmt::Debug for State {
     }
 }
 
-/// What a piece costs besides its slab, so that a body of a million chunks is not taken to be small.
+/// The cost of a piece besides its slab, so that a body of a million chunks does not seem small.
 const PIECE: usize = 64;
 
-/// Bytes that a cache may keep, at their true cost, which is whole slabs. What is evicted counts until its last reader has
-/// left.
+/// The memory of a cache: the true cost of its bodies, which is whole slabs. An evicted body counts until its last
+/// reader has left.
 #[derive(Debug)]
 pub struct CacheBudget {
     limit: usize,
@@ -350,19 +349,19 @@ pub struct CacheBudget {
 }
 
 impl CacheBudget {
-    /// One of which nothing is used.
+    /// An empty budget of `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self { limit, used: AtomicUsize::new(0) }
     }
 
-    /// What may be kept.
+    /// The limit, in bytes.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// What is kept.
+    /// The bytes in use.
     pub fn used(&self) -> usize {
-        // Relaxed here and below: a sum, which orders nothing.
+        // Relaxed, here and below: a sum that orders nothing.
         self.used.load(Ordering::Relaxed)
     }
 

@@ -1,4 +1,4 @@
-//! A cache in operation: what is stored, what it may cost, and what is needed to fetch more.
+//! The cache: the index, its budget and eviction, and the pool and settings of its fetches.
 
 use std::sync::Arc as Plain;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,8 @@ use crate::stream::{Feed, FlowConfig, Meter, Stream, channel};
 use crate::sync::{Arc, Mutex, lock};
 use penstock_memory::sys::since_1970;
 
-/// So many are taken out of the order of leaving before others get at it: a purge can be of a hundred thousand. Arbitrary.
+/// The number of items that are removed from the eviction order under one lock: a purge can be of a hundred thousand.
+/// Arbitrary.
 const EVICTION_BATCH: usize = 64;
 
 /// Shared by all engine threads.
@@ -30,42 +31,42 @@ pub struct Cache {
     pub(super) pool: Pool,
     pub(super) disk: Option<Disk>,
     pub(super) requests: Routes,
-    /// What left memory because room was needed.
+    /// Objects and parts that were evicted from memory.
     evicted: AtomicU64,
-    /// The ways in which routes make keys of URLs, each once.
+    /// How routes make keys of URLs, each once.
     queries: Mutex<Vec<Query>>,
     eviction: Mutex<Eviction<Key>>,
     flow: FlowConfig,
     meter: Plain<Meter>,
 }
 
-/// How full a cache is, and how requests went.
+/// Statistics of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheStats {
-    /// Keys under which something is stored or being fetched.
+    /// Keys with a stored response or an in-flight fill.
     pub keys: usize,
-    /// Responses in memory that have come whole, variants of one key each for itself; of those in parts, the parts.
+    /// Complete responses in memory; each variant counts, and each part of a response in parts.
     pub objects: usize,
-    /// Responses on disk; of those in parts, the parts. What is in memory as well counts there, too.
+    /// Responses on disk, also if they are in memory too; each part of a response in parts counts.
     pub disk_objects: usize,
-    /// Bytes that are taken, whole slabs.
+    /// Bytes in use, in whole slabs.
     pub used: usize,
-    /// Bytes that may be.
+    /// The limit, in bytes.
     pub limit: usize,
-    /// Responses, and parts, that left memory since it was made because room was needed.
+    /// Responses and parts that were evicted from memory, since the start.
     pub evicted: u64,
-    /// Since it was made.
+    /// Results of requests, since the start.
     pub requests: RequestStats,
 }
 
 impl Cache {
-    /// An empty one, for `limit` bytes of `pool` and so many `variants` of one key. `flow` and `meter` are those of the
-    /// fetches it makes.
+    /// An empty cache of `limit` bytes of `pool` and at most `variants` responses for a key. `flow` and `meter` are
+    /// those of its fetches.
     pub fn new(pool: Pool, limit: usize, variants: usize, flow: FlowConfig, meter: Plain<Meter>) -> Self {
         Self::build(pool, limit, variants, None, flow, meter)
     }
 
-    /// One that keeps on disk what leaves its memory, and has what is there from before.
+    /// A cache that writes evicted responses to disk, and finds those of an earlier process there.
     ///
     /// # Errors
     /// `CACHE_DIRECTORY_FAILED` if the directory cannot be used, `CACHE_DIRECTORY_TAKEN` if another uses it.
@@ -100,7 +101,7 @@ impl Cache {
         Self { index, budget, pool, disk, requests, evicted, queries, eviction, flow, meter }
     }
 
-    /// How full it is, and how requests went.
+    /// The statistics.
     pub fn stats(&self) -> CacheStats {
         CacheStats {
             keys: self.index.len(),
@@ -116,32 +117,32 @@ impl Cache {
         }
     }
 
-    /// Whether there is a disk that hangs.
+    /// Whether the disk hangs.
     pub(super) fn is_disk_hanging(&self) -> bool {
         self.disk.as_ref().is_some_and(Disk::is_hanging)
     }
 
-    /// Whether what is on disk may be read now, and what is there is not to be passed over as if it were not.
+    /// Whether the disk may be read now. If not, responses on disk are treated as missing.
     pub(super) fn may_read(&self) -> bool {
         self.disk.as_ref().is_some_and(Disk::may_read)
     }
 
-    /// How full the disk is, if there is one.
+    /// The statistics of the disk, if there is one.
     pub fn disk_stats(&self) -> Option<DiskStats> {
         self.disk.as_ref().map(Disk::stats)
     }
 
-    /// How the disk has failed, for the operator: not more often than is worth a line in a log.
+    /// A failure of the disk to log; rate-limited.
     pub(crate) fn disk_trouble(&self) -> Option<Error> {
         self.disk.as_ref()?.trouble()
     }
 
-    /// How requests went, by the name of the route.
+    /// Results of requests by the name of the route.
     pub fn requests(&self) -> Vec<(Box<str>, RequestStats)> {
         self.requests.stats()
     }
 
-    /// From now on a purge by URL looks where `query` has put it, too.
+    /// From now on a purge by URL also finds the keys that `query` makes.
     pub(super) fn learn(&self, query: &Query) {
         let mut queries = lock(&self.queries);
         if !queries.contains(query) {
@@ -153,13 +154,13 @@ impl Cache {
         lock(&self.queries).clone()
     }
 
-    /// The origin is asked from now on.
+    /// The epoch of a request that is sent now.
     pub(super) fn since(&self) -> RequestEpoch {
         RequestEpoch { requested: Self::now(), purge: self.index.last_purge(), own_purge: None }
     }
 
-    /// Puts `object` in the place of `old`, and of whatever answered the same requests; unless it has been purged since it was
-    /// asked for, or something newer has come. Whether it is stored.
+    /// Stores `object` in place of `old` and of all responses to the same requests, unless it has been purged since it
+    /// was requested or a newer response has come. Returns whether it is stored.
     pub(super) fn put(
         &self,
         key: &Key,
@@ -171,9 +172,9 @@ impl Cache {
         gone.map(|gone| self.drop_objects(gone, Some(object))).is_some()
     }
 
-    /// Adds the parts of `object` to what is there of its state, and puts it in the place of `old` and of whatever else
-    /// answered the same requests; unless it has been purged since it was asked for, or something newer has come. Whether it is
-    /// stored.
+    /// Adds the parts of `object` to the stored parts of its state, in place of `old` and of all other responses to the
+    /// same requests, unless it has been purged since it was requested or a newer response has come. Returns whether it
+    /// is stored.
     pub(super) fn add(
         &self,
         key: &Key,
@@ -184,7 +185,7 @@ impl Cache {
         self.index.add(key, old, object, since).map(|added| self.drop_replaced(added)).is_some()
     }
 
-    /// What was there in the place of what was added leaves, and so do parts of no use.
+    /// Releases the replaced objects, and the parts that are no longer of use.
     pub(super) fn drop_replaced(&self, added: Added) {
         let Added { gone, useless, placed } = added;
         self.drop_objects(gone, Some(&placed));
@@ -194,8 +195,8 @@ impl Cache {
         }
     }
 
-    /// Puts `object`, which has the bytes of `old`, in its place, wherever those are by now. What has left meanwhile stays
-    /// away.
+    /// Replaces what is known of `old` by `object`, which has the same bytes, wherever these are by now. Parts that
+    /// have been evicted meanwhile stay evicted.
     pub(super) fn renew(&self, key: &Key, old: &Object, object: &Arc<Object>, since: RequestEpoch) -> bool {
         let Some((gone, placed)) = self.index.renew(key, old, object, since) else { return false };
         self.drop_objects(gone, Some(&placed));
@@ -203,7 +204,7 @@ impl Cache {
         true
     }
 
-    /// Changes until when what was made stale is of use.
+    /// Updates the expiry of objects that were made stale.
     pub(super) fn renew_until(&self, expired: &[Arc<Object>]) {
         let now = Self::now();
         let items: Vec<_> = expired
@@ -221,15 +222,15 @@ impl Cache {
         }
     }
 
-    /// Purges what is meant, and gives the number of stored responses: hard ones are gone, soft ones are stale from now on
-    /// and stand in for what the origin's directives let them. What was asked of an origin before and comes after is
-    /// not stored. Who reads what is purged goes on reading.
+    /// Purges the matching responses and returns their number: a hard purge removes them; a soft purge makes them
+    /// stale, so that they may be served stale as the origin's directives allow. The response to a request that was
+    /// sent to the origin before is not stored. Readers of a purged response go on.
     ///
-    /// Once this has returned no request on any thread is answered with what was asked for before, but for what may be
-    /// served stale.
+    /// After this returns, no request on any thread is answered with a response that was requested before, except with
+    /// one that may be served stale.
     ///
     /// # Errors
-    /// `BAD_REQUEST`: it is no absolute http or https URL, or an empty tag.
+    /// `BAD_REQUEST`: it is not an absolute http or https URL, or the tag is empty.
     pub fn purge(&self, what: Purge<'_>, soft: bool) -> Result<usize> {
         let meant = what.meant(&self.queries())?;
         if soft {
@@ -244,13 +245,13 @@ impl Cache {
         Ok(count)
     }
 
-    /// Forgets what is meant of a key.
+    /// Removes the matching objects of a key.
     pub(super) fn forget(&self, key: &Key, is_meant: impl Fn(&Arc<Object>) -> bool) {
         let gone = self.index.with(key, |entry| entry.remove(is_meant));
         self.drop_objects(gone, None);
     }
 
-    /// Those who were removed leave the order of leaving and the disk, unless `heir` has their bytes.
+    /// Removes objects from the eviction order and from disk, unless `heir` has their bytes.
     pub(super) fn drop_objects(&self, mut gone: Vec<Arc<Object>>, heir: Option<&Arc<Object>>) {
         gone.retain(|object| !heir.is_some_and(|heir| heir.is_of(object)));
         let items: Vec<_> = gone.iter().flat_map(|object| object.items()).collect();
@@ -263,19 +264,19 @@ impl Cache {
         for stored_file in gone.iter().flat_map(|object| object.files()) {
             self.remove_file(stored_file);
         }
-        // The bytes go here, outside the locks.
+        // The bytes are released here, outside the locks.
         drop(gone);
     }
 
-    /// Takes what leaves by way of `item` out of memory: what has no file is forgotten.
+    /// Removes the part of `item` from memory. Without a file, it is gone.
     pub(super) fn forget_part(&self, key: &Key, item: &Arc<Item<Key>>) {
         let bytes = self.index.with(key, |entry| entry.drop_from_memory(item));
         lock(&self.eviction).remove(item);
         drop(bytes);
     }
 
-    /// What leaves by way of `item` is whole: it counts from now on, and what is missed least leaves for it. What has been
-    /// forgotten meanwhile does not.
+    /// The part of `item` is complete: it is counted and can be evicted from now on, and others are evicted for it. It
+    /// may have been removed meanwhile.
     pub(super) fn admit(&self, key: &Key, item: &Arc<Item<Key>>) {
         let now = Self::now();
         let known = self.index.look(key, |entry| {
@@ -289,11 +290,12 @@ impl Cache {
         self.make_room(0);
     }
 
-    /// Lets go of what is missed least until so many bytes more fit, and says whether they do. What leaves for the disk
-    /// has room of its own until it is written.
+    /// Evicts until `wanted` more bytes fit, and returns whether they do. Parts that are queued for the disk have room
+    /// of their own until they are written.
     pub(super) fn make_room(&self, wanted: usize) -> bool {
         loop {
-            // In this order: what has left between the two is counted, and not taken off twice.
+            // Reads `used` before `leaving`, so that a part that is released in between is over-counted,
+            // never under-counted.
             let used = self.budget.used();
             let leaving = self.disk.as_ref().map_or(0, Disk::leaving);
             let limit = self.budget.limit() - self.disk.as_ref().map_or(0, Disk::leaving_limit);
@@ -313,7 +315,7 @@ impl Cache {
         }
     }
 
-    /// What time it is. A clock that is set back makes nothing younger, see [`Time::since`].
+    /// The time. After a clock was set back nothing becomes younger, see [`Time::since`].
     pub(super) fn now() -> Time {
         Time::from_millis(u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX))
     }
@@ -323,7 +325,7 @@ impl Cache {
     }
 }
 
-/// From when on a response is not worth its room; none where it can be validated.
+/// When a response expires for eviction; `None` if it can be validated.
 pub(super) fn until(object: &Object, now: Time) -> Option<u32> {
     if object.stored.validators.any() {
         return None;
@@ -333,7 +335,7 @@ pub(super) fn until(object: &Object, now: Time) -> Option<u32> {
     Some(seconds(now.plus(left + freshness.beyond(control))))
 }
 
-/// The order of leaving is kept in seconds, which last until 2106.
+/// The eviction order counts in seconds, which last until 2106.
 pub(super) fn seconds(time: Time) -> u32 {
     u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
 }

@@ -1,5 +1,5 @@
-//! Request collapsing: a request that wants what another one is fetching waits for that; else the origin is asked, for this
-//! request and for those that come meanwhile.
+//! Request collapsing: a request that wants what another is fetching waits for that fill; otherwise it leads a fill
+//! that later requests may join.
 
 use tokio::sync::mpsc;
 
@@ -13,15 +13,15 @@ use crate::error::{Code, Error, Result};
 use crate::sync::Arc;
 use crate::wire::{Head, Span};
 
-/// How a request gets what is not stored, found out under the lock of the entry.
+/// How a request gets a response that is not stored.
 pub(super) enum Wait {
-    /// It has the origin asked, and is told what comes.
+    /// It leads: the origin is asked.
     Lead(Lead),
-    /// Another request has had the origin asked.
+    /// It waits for another request's fill.
     Join(Waiter<FillOutcome>),
 }
 
-/// A fetch that has not begun, and the messages for the request that wants it.
+/// A fetch that has not begun, and the messages for its request.
 pub(super) struct Lead {
     filling: Box<FillTask>,
     messages: mpsc::UnboundedReceiver<LeaderMessage>,
@@ -45,7 +45,7 @@ impl Lead {
 }
 
 impl Access {
-    /// Has the origin asked, or waits for what another has had it asked.
+    /// Joins an in-flight fill, or leads one. Called under the lock of the entry.
     pub(super) fn ask(
         &self,
         entry: &mut Entry,
@@ -53,7 +53,7 @@ impl Access {
         plan: FetchPlan,
         is_hit_for_miss: bool,
     ) -> Wait {
-        // Who wants the origin asked is not served with what another had it asked before.
+        // A client that wants a new response does not get one that was requested before.
         let alone = is_hit_for_miss || plan.status.forwarded == Some(Why::Request) || lookup.method == "HEAD";
         let waiters = match plan.awaited().filter(|_| !alone) {
             None => None,
@@ -96,5 +96,5 @@ impl Access {
 
 /// The error of a fetch whose task ended without an answer.
 pub(super) fn closed() -> Error {
-    Code::EngineClosed.error("whoever fetched this for all who asked was torn down")
+    Code::EngineClosed.error("the shared fetch was cancelled before the response arrived")
 }

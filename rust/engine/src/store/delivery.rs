@@ -1,4 +1,4 @@
-//! A stored response on its way to one client: its head as it is now, and its bytes at the client's own pace.
+//! A stored response on its way to one client: its head as of now, and its body at the client's own speed.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -15,16 +15,16 @@ use crate::stream::{Ending, Feed, ResponseHead, Timings};
 use crate::sync::Arc;
 use crate::wire::{BodyFraming, ContentRange, Fields, Head, Multipart, Span, has_no_body, is_one_of};
 
-/// What a client gets: a head, and a body.
+/// A head and a body for a client.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     object: Arc<Object>,
     pub(crate) status: u16,
-    /// That of the object, unless it is another status.
+    /// The reason of the object, if `None`.
     reason: Option<&'static [u8]>,
-    /// Those of the object, unless others take their place.
+    /// The fields of the object, if `None`.
     fields: Option<Fields>,
-    /// Of this answer alone.
+    /// Further fields.
     added: Fields,
     pub(crate) body: BodyFraming,
     parts: VecDeque<Part>,
@@ -91,7 +91,7 @@ impl Delivery {
         delivery
     }
 
-    /// The fields of the stored response, or those that replace them.
+    /// The fields of the stored response, or the fields that replace them.
     fn own_fields(&self) -> &Fields {
         self.fields.as_ref().unwrap_or(&self.object.stored.fields)
     }
@@ -174,15 +174,15 @@ impl Delivery {
         self.reason.unwrap_or(&self.object.reason)
     }
 
-    /// Names and values, all of them end-to-end.
+    /// The end-to-end fields.
     pub(crate) fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
         self.own_fields().iter().chain(self.added.iter())
     }
 
-    /// Puts it into `feed`, the body as it comes and the client takes it.
+    /// Sends it into `feed`, at the speed of its consumer.
     ///
     /// # Errors
-    /// How the body that is read has failed, or `STREAM_CLOSED` when the client has left.
+    /// The error of the body, or `STREAM_CLOSED` when the client has left.
     pub(super) async fn send(mut self, pool: &Pool, feed: &Feed) -> Result<Ending> {
         let head = Head::new(self.status, self.reason(), self.fields());
         feed.set_head(ResponseHead { head, timings: Timings::default(), reused: true });
@@ -235,7 +235,7 @@ fn without(fields: &Fields, names: &[&str]) -> Fields {
     fields.iter().filter(|(name, _)| !is_one_of(name, names)).collect()
 }
 
-/// What no origin can have put into a body: the keys of the hashers are random.
+/// A boundary that an origin cannot have put into a body: the keys of the hashers are random.
 fn boundary() -> String {
     let half = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", half(), half())

@@ -1,4 +1,4 @@
-//! What is known under one key: the responses that are stored there, and what is being fetched.
+//! The entry of one key: its stored responses and in-flight fills.
 
 use std::cell::OnceCell;
 
@@ -12,41 +12,41 @@ use crate::error::Error;
 use crate::sync::Arc;
 use crate::wire::Span;
 
-/// The most fills of one key that others may join. What is fetched beyond them is for the one request that wants it: else a
+/// The limit of the in-flight fills of a key that others may join. Fills above it are for one request each: otherwise a
 /// client that asks for ever new ranges would make each request of the key walk all of them. Arbitrary.
 const MAX_FILLS_OF_KEY: usize = 64;
 
-/// What all who waited for a fill are told.
+/// The outcome of a fill for its waiters.
 #[derive(Debug, Clone)]
 pub(super) enum FillOutcome {
-    /// The index knows: look again. What comes is held by the follower until those who were told follow it themselves.
+    /// The entry has changed: look it up again. The follower keeps the new body until the waiters follow it.
     LookAgain(#[expect(dead_code, reason = "held, and not read")] Option<Arc<Follower>>),
-    /// The same; and whoever is in the middle of this finds no more of it: the origin has another by now.
+    /// The same, and the origin has replaced this state: a request in the middle of it fails.
     Replaced(Arc<Object>, #[expect(dead_code, reason = "held, and not read")] Option<Arc<Follower>>),
-    /// The origin has refused who asked, which may be due to that request: look again, and ask.
+    /// The answer is not stored, perhaps because of the leader's request: look it up again, and lead a fill.
     Refused,
-    /// The origin fails, and this may stand in for it.
+    /// The origin has failed, and this response may be served in its place.
     Stale(Arc<Object>),
     /// The origin has failed.
     Failed(Error),
 }
 
-/// What is known under one key.
+/// The entry of a key.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
-    /// Responses, each for other requests, the oldest first.
+    /// Stored responses, the oldest first. No two answer the same request.
     objects: Vec<Arc<Object>>,
-    /// Where each of those is found; made when it is needed after they have changed.
+    /// The index of `objects` by selecting values, built on demand.
     variants: OnceCell<Box<Variants>>,
-    /// What is being fetched, until its head is there: each with the bytes that are asked for.
+    /// The in-flight fills until their heads have come, each with its range.
     fills: Vec<(Span, Arc<InFlight<FillOutcome>>)>,
 }
 
-/// What is stored under a key and can be read.
+/// The stored responses that can be read now.
 pub(super) enum Readable<'a> {
-    /// All of it.
+    /// All.
     All(&'a Entry),
-    /// What is in memory of it, while the disk does not answer.
+    /// Those in memory, while the disk does not answer.
     InMemory(Vec<Arc<Object>>, Variants),
 }
 
@@ -55,28 +55,27 @@ impl Entry {
         self.objects.is_empty() && self.fills.is_empty()
     }
 
-    /// What is stored, the oldest first.
+    /// The stored responses, the oldest first.
     pub(super) fn objects(&self) -> &[Arc<Object>] {
         &self.objects
     }
 
-    /// The same, to be changed.
+    /// The stored responses, to be changed.
     pub(super) fn objects_mut(&mut self) -> &mut Vec<Arc<Object>> {
         self.variants.take();
         &mut self.objects
     }
 
-    /// All that is stored.
     pub(super) fn into_objects(self) -> Vec<Arc<Object>> {
         self.objects
     }
 
-    /// What a request may be answered with.
+    /// The candidates for a request.
     pub(super) fn candidates(&self) -> Candidates<'_, Arc<Object>> {
         Candidates { all: &self.objects, variants: self.variants() }
     }
 
-    /// None where there is one response with one set of values, as under nearly all keys.
+    /// `None` if there is one response with one set of values, as under nearly all keys.
     fn variants(&self) -> Option<&Variants> {
         if let [] | [_] = self.objects.as_slice() {
             if kinds(&self.objects) <= 1 {
@@ -86,13 +85,13 @@ impl Entry {
         Some(self.variants.get_or_init(|| Box::new(variants_of(&self.objects))))
     }
 
-    /// Whether any request selects each of the responses.
+    /// Whether every request selects each of the responses.
     pub(super) fn is_open(&self) -> bool {
         let is_open = |object: &Arc<Object>| object.stored.selection.is_open();
         self.variants().map_or_else(|| self.objects.iter().all(is_open), Variants::are_open)
     }
 
-    /// What is stored and can be read: all of it, unless the disk hangs; or where it `answers` even so.
+    /// The responses that can be read: all, unless the disk hangs and does not answer (`answers`).
     pub(super) fn readable(&self, is_hanging: bool, answers: impl FnOnce() -> bool) -> Readable<'_> {
         if !is_hanging || self.objects.iter().all(|object| object.is_in_memory()) || answers() {
             return Readable::All(self);
@@ -105,17 +104,17 @@ impl Entry {
         Readable::InMemory(objects, variants)
     }
 
-    /// Whether something is being fetched that others may wait for.
+    /// Whether there is an in-flight fill.
     pub(super) fn is_filling(&self) -> bool {
         !self.fills.is_empty()
     }
 
-    /// Waits along for what is being fetched that has all of `span`, if there is such a fill.
+    /// Joins an in-flight fill of all of `span`, if there is one.
     pub(super) fn join(&self, span: Span) -> Option<Waiter<FillOutcome>> {
         self.fills.iter().find(|(there, _)| there.contains(span)).map(|(_, fill)| InFlight::join(fill))
     }
 
-    /// Begins a fill of `span` that others may join; none where there are too many.
+    /// Begins an in-flight fill of `span`; `None` if there are too many.
     pub(super) fn lead(&mut self, span: Span) -> Option<Leader<FillOutcome>> {
         (self.fills.len() < MAX_FILLS_OF_KEY).then(|| {
             let (fill, leader) = InFlight::new();
@@ -124,37 +123,37 @@ impl Entry {
         })
     }
 
-    /// From now on that fill is of `span`.
+    /// The fill is of `span` from now on.
     pub(super) fn widen(&mut self, of: &Leader<FillOutcome>, span: Span) {
         for (awaited, _) in self.fills.iter_mut().filter(|(_, fill)| Arc::ptr_eq(fill, of.fill())) {
             *awaited = span;
         }
     }
 
-    /// From now on nobody joins that fill.
+    /// No request joins this fill from now on.
     pub(super) fn release(&mut self, leader: &Leader<FillOutcome>) {
         self.fills.retain(|(_, other)| !Arc::ptr_eq(other, leader.fill()));
     }
 
-    /// From now on nobody joins any.
+    /// No request joins any of the fills from now on.
     pub(super) fn release_all(&mut self) {
         self.fills.clear();
     }
 
-    /// Whether what came while `object` was fetched, which the origin was asked for at `requested`, answers some of the same
-    /// requests and is newer by its Date: the most recent response is used (RFC 9111, section 4).
+    /// Whether a response that came after `requested` answers some of the same requests and has a later Date than
+    /// `object`: the most recent response is used (RFC 9111, section 4).
     pub(super) fn has_newer(&self, object: &Object, requested: Time) -> bool {
         let Stored { selection, validators, .. } = &object.stored;
         self.objects.iter().any(|other| {
             other.stored.freshness.received() >= requested
-                // A Date has whole seconds; where there was none, it is that of the clock, which has more.
+                // A Date has whole seconds; the time of arrival, which replaces a missing Date, has more.
                 && other.stored.validators.date.as_secs() > validators.date.as_secs()
                 && other.stored.selection.meets(selection)
         })
     }
 
-    /// Puts `object` in the place of `old`, and of whatever answered the same requests; and gives what was there. It may be
-    /// there already. Of more than `most` sets of values the oldest leave.
+    /// Stores `object`, which may be stored already, in place of `old` and of all responses to the same requests;
+    /// returns the replaced objects. Above `most` sets of values the oldest are dropped.
     pub(super) fn replace(
         &mut self,
         old: Option<&Object>,
@@ -168,7 +167,8 @@ impl Entry {
         let objects = self.objects_mut();
         for other in objects.iter_mut().filter(|other| other.stored.selection.meets(selection)) {
             if let Some(left) = other.stored.selection.without(selection) {
-                // Its file still says otherwise: of two that a request selects the newer one is taken.
+                // Its file still has the old values: of two responses that a request selects, the newer is
+                // used.
                 *other = other.selected_by(left);
             }
         }
@@ -184,24 +184,24 @@ impl Entry {
         gone
     }
 
-    /// What is of the same state, and answers some of the same requests.
+    /// The stored response of the same state that answers some of the same requests.
     pub(super) fn same_state(&self, object: &Object) -> Option<&Arc<Object>> {
         self.objects.iter().find(|other| other.is_same_state(object))
     }
 
-    /// What has the part that is meant.
+    /// The object with the matching part.
     pub(super) fn having(&self, item: &Item<Key>, is_meant: impl Fn(&Part) -> bool) -> Option<&Arc<Object>> {
         self.objects.iter().find(|object| object.position(item, &is_meant).is_some())
     }
 
-    /// Where the part is that is meant: in which object, and where there.
+    /// The indexes of the object with the matching part, and of the part in it.
     fn position(&self, item: &Item<Key>, is_meant: impl Fn(&Part) -> bool) -> Option<(usize, usize)> {
         let position =
             |(place, object): (usize, &Arc<Object>)| Some((place, object.position(item, &is_meant)?));
         self.objects.iter().enumerate().find_map(position)
     }
 
-    /// Has `change` done to the part that is meant.
+    /// Applies `change` to the matching part.
     pub(super) fn change<T>(
         &mut self,
         item: &Item<Key>,
@@ -212,20 +212,19 @@ impl Entry {
         Some(change(Arc::make_mut(&mut self.objects[place]).part_mut(part)))
     }
 
-    /// Takes what leaves by way of `item` out of memory: what has no file is gone.
+    /// Removes the part of `item` from memory. Without a file, it is gone.
     pub(super) fn drop_from_memory(&mut self, item: &Arc<Item<Key>>) -> Option<Bytes> {
         let mut bytes = None;
         let rest = self.leave(item, |part| part.leaves_by(item), |part| part.drop_from_memory(&mut bytes));
         bytes.or(rest)
     }
 
-    /// Gives the file up that is meant: what is not in memory, all of it, is gone.
+    /// Removes the file of a part. If not all of it is in memory, it is gone.
     pub(super) fn drop_from_disk(&mut self, stored_file: &Arc<StoredFile>) -> Option<Bytes> {
         self.leave(&stored_file.item, |part| part.is_in(stored_file), Part::drop_from_disk)
     }
 
-    /// Has the part that is meant leave one of its places, and removes it where that was its last; gives what it had in
-    /// memory then.
+    /// Removes the matching part from one tier, and altogether if that was its last; returns its bytes in memory then.
     fn leave(
         &mut self,
         item: &Item<Key>,
@@ -244,19 +243,19 @@ impl Entry {
         part.into_bytes()
     }
 
-    /// All of the body of what has that item has come, and has so many bytes.
+    /// The body of the object of `item` is complete, with this length.
     pub(super) fn measure(&mut self, item: &Arc<Item<Key>>, length: u64) {
         if let Some(object) = self.objects.iter_mut().find(|object| Arc::ptr_eq(&object.item, item)) {
             Arc::make_mut(object).measure(length);
         }
     }
 
-    /// What has that item, however it has been confirmed or moved since.
+    /// The object of `item`, also after it was confirmed or moved.
     pub(super) fn with_item(&self, item: &Arc<Item<Key>>) -> Option<&Arc<Object>> {
         self.objects.iter().find(|object| Arc::ptr_eq(&object.item, item))
     }
 
-    /// Removes what is meant, and gives it.
+    /// Removes the matching objects, and returns them.
     pub(super) fn remove(&mut self, is_meant: impl Fn(&Arc<Object>) -> bool) -> Vec<Arc<Object>> {
         let (gone, kept) = std::mem::take(self.objects_mut()).into_iter().partition(is_meant);
         self.objects = kept;
@@ -265,7 +264,7 @@ impl Entry {
 }
 
 impl Readable<'_> {
-    /// What a request may be answered with.
+    /// The candidates for a request.
     pub(super) fn candidates(&self) -> Candidates<'_, Arc<Object>> {
         match self {
             Self::All(entry) => entry.candidates(),
@@ -278,7 +277,7 @@ fn variants_of(objects: &[Arc<Object>]) -> Variants {
     Variants::of(objects.iter().map(|object| &object.stored))
 }
 
-/// How many sets of values select them.
+/// The number of sets of values that select them.
 fn kinds(objects: &[Arc<Object>]) -> usize {
     objects.iter().map(|object| object.stored.selection.kinds()).sum()
 }

@@ -1,14 +1,14 @@
-//! Which item leaves the memory tier when room is needed: S3-FIFO (Yang et al., SOSP 2023) by bytes, with two rules of
-//! its own for live segments.
+//! Evicts items from memory or disk: S3-FIFO (Yang et al., SOSP 2023) by bytes, with two rules of its own for live
+//! segments.
 //!
-//! A new item is on trial in a small queue. If it was asked for again by the time it gets to the end of it, it goes on to
-//! the main queue; if not it leaves, but is remembered, and goes to the main queue at once when it comes back. At the end
-//! of the main queue an item that was hit goes round again. The rules of its own: the small queue grows while trials turn
-//! out too short, and what was asked for often and no longer is leaves first.
+//! A new item is on trial in the small queue. If it was hit by the time it is the oldest there, it moves to the main
+//! queue; otherwise it is evicted, but remembered, and goes to the main queue at once if it comes back. At the end of
+//! the main queue an item that was hit goes round again. The two rules of its own: the small queue grows when trials
+//! prove too short, and an item that was hit often and is now idle is evicted first.
 //!
-//! One lock guards it all. A hit does not take it: whoever serves one holds the [`Item`] and calls [`Item::hit`].
-//! The invariants: an item is in one queue or in none, and the queues cost the sum of their items. There is no clock and
-//! no tombstone here: memory is bounded by the most items that were in at once.
+//! One lock guards it all. A hit does not take the lock: the reader holds the [`Item`] and calls [`Item::hit`]. The
+//! invariants: an item is in one queue or in none, and the bytes of a queue are the sum of its items. There is no clock
+//! and no tombstone: memory is bounded by the largest number of items at once.
 
 mod ghost;
 mod queues;
@@ -20,76 +20,78 @@ use crate::sync::{Arc, AtomicU32, Ordering};
 use ghost::Ghost;
 use queues::{NO_SLOT, Queue, Queues, Slot};
 
-/// A hit is good for one more round of the main queue, up to so many: S3-FIFO's two bits.
+/// A hit gives an item one more round of the main queue, up to this number: S3-FIFO's two bits.
 const MAX_ROUNDS_OWED: u32 = 3;
 
-/// One eviction lets at most so many items go round, so that the lock is held for microseconds even where every item of a
+/// The limit of items that one eviction sends round, so that the lock is held for microseconds even if every item of a
 /// large cache was hit. Without it, hit ratios on the traces are the same.
 const MAX_ROUNDS: u32 = 64;
 
-/// One eviction looks at so many items, in turn, for one that is over. 16 gain another 0.2 % of hits at
-/// most, and would be 16 cache misses.
+/// The number of items that one eviction checks, in turn, for an idle one. 16 gain another 0.2 % of hits at most, and
+/// would be 16 cache misses.
 const IDLE_CHECKS: u32 = 4;
 
-/// An item is over when it has been idle for so many of the mean gaps between its hits...
+/// An item is idle after this many of the mean gaps between its hits...
 const IDLE_GAPS: u64 = 16;
-/// ...which are known from at least so many. A steady demand pauses for so long by chance once in (1 + 16 / 4)^4 = 625
+/// ...which are known from this many hits on. A steady demand pauses for so long by chance once in (1 + 16 / 4)^4 = 625
 /// times with 4 hits, once in 9,000,000 with ever more.
 const IDLE_HITS: u32 = 4;
-/// ...and for so many seconds: the window of a live playlist, within which viewers come in bursts.
+/// ...and after this many seconds: the window of a live playlist, in which viewers come in bursts.
 const IDLE_SECONDS: u32 = 30;
 
-/// The small queue's part of the budget at first, in percent.
+/// The first share of the small queue in the budget, in percent.
 const SMALL_PERCENT: u64 = 10;
-/// A trial was too short if another so many percent of the budget would have made a hit of what came back.
+/// A trial was too short if a small queue larger by this percentage of the budget would have made a hit of the item
+/// that came back.
 const MARGIN_PERCENT: u64 = 5;
 
-/// What can be evicted. It is of use to one [`Eviction`] only.
+/// An item that can be evicted. It belongs to one [`Eviction`].
 pub struct Item<T> {
     value: T,
     key: u64,
-    // All three are Relaxed and have no partner: nothing else is read on the strength of what they say. `slot` is used
-    // under the lock of the `Eviction` only, and the others are hints. There is no protocol here for loom to check.
+    // All three are Relaxed without a partner, because nothing else is read on the strength of them: `slot` is used
+    // under the lock of the `Eviction`, and the others are hints. There is no protocol for loom to check.
     hits: AtomicU32,
     last_hit: AtomicU32,
     slot: AtomicU32,
 }
 
-/// How items are chosen. No settings: `benchmarks/eviction.py` found [`Rules::CHOSEN`], and compares it with others.
+/// The rules of eviction. They are no settings: `benchmarks/eviction.py` found [`Rules::CHOSEN`], and compares it with
+/// others.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
-    /// The small queue's part of the budget at least and at most, in percent.
+    /// The bounds of the share of the small queue in the budget, in percent.
     pub small_percent: (u64, u64),
-    /// With so many hits an item on trial goes on to the main queue.
+    /// The number of hits with which an item on trial moves to the main queue.
     pub hits_to_stay: u32,
-    /// Whether what was asked for often and no longer is leaves first.
+    /// Whether an item that was hit often and is now idle is evicted first.
     pub idle_first: bool,
 }
 
-/// What is in memory, and in what order it will leave.
+/// The items of a tier, in the order of their eviction.
 pub struct Eviction<T> {
     rules: Rules,
     budget: u64,
     queues: Queues<T>,
-    /// What failed its trial.
+    /// Items that were evicted from the small queue.
     failed: Ghost,
-    /// What left the main queue of late.
+    /// Items that were evicted from the main queue lately.
     left: Ghost,
-    /// Those that are of no use from some second on, with their slots.
+    /// The seconds in which items expire, with their slots.
     expiries: BTreeSet<(u32, u32)>,
-    /// The slot that was looked at last for an item that is over.
+    /// The slot that was last checked for an idle item.
     hand: u32,
 }
 
 impl Rules {
-    /// Those in use.
+    /// The rules in use.
     pub const CHOSEN: Self = Self { small_percent: (5, 90), hits_to_stay: 1, idle_first: true };
     /// S3-FIFO as it was published.
     pub const PUBLISHED: Self =
         Self { small_percent: (SMALL_PERCENT, SMALL_PERCENT), hits_to_stay: 2, idle_first: false };
 
-    /// Whether nobody will ask for an item any more. Live segments are asked for a thousand times while they are in their
-    /// playlist, and never again: for their hits they would go round the main queue longest.
+    /// Whether an item is idle for good. Live segments are hit a thousand times while they are in their playlist, and
+    /// never again: for these hits they would stay longest in the main queue.
     fn is_idle<T>(&self, slot: &Slot<T>, now: u32) -> bool {
         let hits = slot.item.hits.load(Ordering::Relaxed);
         let last_hit = slot.item.last_hit.load(Ordering::Relaxed).max(slot.inserted);
@@ -102,41 +104,41 @@ impl Rules {
 }
 
 impl<T> Item<T> {
-    /// One that is in no queue yet. `key` is a hash of what it is found by: to be remembered by when it has left.
+    /// An item in no queue. `key`: a hash by which it is remembered after its eviction.
     pub fn new(key: u64, value: T) -> Arc<Self> {
         let slot = AtomicU32::new(NO_SLOT);
         Arc::new(Self { value, key, hits: AtomicU32::new(0), last_hit: AtomicU32::new(0), slot })
     }
 
-    /// Notes that it was asked for, in the second `now`. Hits of an item that is still being filled count as well.
+    /// Counts a hit in the second `now`, also while the item is still being filled.
     pub fn hit(&self, now: u32) {
         self.hits.fetch_add(1, Ordering::Relaxed);
         self.last_hit.store(now, Ordering::Relaxed);
     }
 
-    /// How often it was asked for.
+    /// The number of hits.
     pub fn hits(&self) -> u32 {
         self.hits.load(Ordering::Relaxed)
     }
 
-    /// What was given to [`Item::new`].
+    /// The argument of [`Item::new`].
     pub fn key(&self) -> u64 {
         self.key
     }
 
-    /// What was given to [`Item::new`].
+    /// The argument of [`Item::new`].
     pub fn value(&self) -> &T {
         &self.value
     }
 }
 
 impl<T> Eviction<T> {
-    /// An empty one for items that cost `budget` bytes together.
+    /// An empty order for items of `budget` bytes.
     pub fn new(budget: u64) -> Self {
         Self::with_rules(budget, Rules::CHOSEN)
     }
 
-    /// One that other rules are tried on.
+    /// An empty order with other rules, to compare them.
     pub fn with_rules(budget: u64, rules: Rules) -> Self {
         let small = percent(budget, SMALL_PERCENT);
         let adapts = rules.small_percent.0 < rules.small_percent.1;
@@ -151,9 +153,9 @@ impl<T> Eviction<T> {
         }
     }
 
-    /// Adds an item that is whole. It occupies `cost` bytes, all in all, and from the second `until` on is of no use
-    /// (`None`: there is no such second). What is in already keeps its place, with the new cost and `until`. False, and
-    /// not in, if it costs more than the whole budget. [`Eviction::evict`] is to be called next.
+    /// Adds an item of `cost` bytes that expires in the second `until` (`None`: never). An item that is in already
+    /// keeps its place, with the new cost and expiry. False, and not in, if it costs more than the whole budget. The
+    /// caller calls [`Eviction::evict`] next.
     pub fn insert(&mut self, item: &Arc<Item<T>>, cost: u64, until: Option<u32>, now: u32) -> bool {
         if cost > self.budget {
             self.remove(item);
@@ -173,7 +175,7 @@ impl<T> Eviction<T> {
         true
     }
 
-    /// Changes until when an item is of use, after a validation or a soft purge. False if it is in no queue.
+    /// Changes when an item expires, after a validation or a soft purge. False if it is in no queue.
     pub fn renew(&mut self, item: &Arc<Item<T>>, until: Option<u32>) -> bool {
         let number = number(item);
         if let Some(number) = number {
@@ -182,7 +184,7 @@ impl<T> Eviction<T> {
         number.is_some()
     }
 
-    /// Takes out an item that was purged or replaced. False if it was in no queue.
+    /// Removes an item that was purged or replaced. False if it was in no queue.
     pub fn remove(&mut self, item: &Arc<Item<T>>) -> bool {
         let number = number(item);
         if let Some(number) = number {
@@ -191,8 +193,8 @@ impl<T> Eviction<T> {
         number.is_some()
     }
 
-    /// Takes out the item that is missed least, while those that are in cost more than `room` bytes: the budget, less
-    /// what is counted elsewhere (bodies on their way, and evicted ones that are still read). To be called until `None`.
+    /// Evicts the next item, while the items cost more than `room` bytes: the budget, less bytes that are counted
+    /// elsewhere (growing bodies, and evicted bodies that still have readers). Called until `None`.
     pub fn evict(&mut self, now: u32, room: u64) -> Option<Arc<Item<T>>> {
         if self.bytes() <= room {
             return None;
@@ -220,23 +222,23 @@ impl<T> Eviction<T> {
         }
     }
 
-    /// What all items cost together.
+    /// The cost of all items.
     pub fn bytes(&self) -> u64 {
         self.queues.bytes()
     }
 
-    /// How many there are.
+    /// The number of items.
     pub fn len(&self) -> usize {
         self.queues.len()
     }
 
-    /// Whether there is none.
+    /// Whether there is no item.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Where what comes anew belongs. What comes back tells which of the queues it was that was too short for it, and
-    /// that one gets its bytes from the other.
+    /// The queue of a new item. An item that comes back shows which queue was too short for it, and that queue grows by
+    /// its bytes at the cost of the other.
     fn queue_for(&mut self, key: u64, cost: u64) -> Queue {
         let (least, most) = self.rules.small_percent;
         if let Some(since) = self.failed.take(key) {
@@ -279,7 +281,7 @@ impl<T> Eviction<T> {
         item
     }
 
-    /// Takes out what is at the end of a queue, to be remembered.
+    /// Evicts the oldest item of a queue, and remembers it.
     fn retire(&mut self, queue: Queue, number: u32) -> Arc<Item<T>> {
         let cost = self.queues.get_mut(number).cost;
         let item = self.take(number);
@@ -295,7 +297,7 @@ fn percent(bytes: u64, percent: u64) -> u64 {
     bytes / 100 * percent
 }
 
-/// The slot that an item is in.
+/// The slot of an item, if it is in a queue.
 fn number<T>(item: &Item<T>) -> Option<u32> {
     Some(item.slot.load(Ordering::Relaxed)).filter(|number| *number != NO_SLOT)
 }

@@ -1,4 +1,4 @@
-//! A fetch by way of a cache: as [`origin::fetch`], and the origin is asked only where it must be.
+//! A fetch through a cache: as [`origin::fetch`], but the origin is asked only if it must be.
 
 use std::future::poll_fn;
 
@@ -27,10 +27,10 @@ use crate::stream::{Ending, Feed, ResponseHead, Stream};
 use crate::sync::Arc;
 use crate::wire::{Fields, Head, Span};
 
-/// Answers `request` from the cache, or has the origin asked, and puts the response into `feed`.
+/// Answers `request` from the cache or the origin, into `feed`.
 ///
 /// # Cancellation
-/// What is fetched for the cache goes on, or not, as the policy says; what is not stored ends at once.
+/// A fill goes on, or not, as the policy says; a response that is not stored ends at once.
 pub async fn fetch(access: Access, request: Box<origin::Request>, feed: Feed) {
     let pool = access.cache.pool.clone();
     let Some((delivery, feed)) = find(access, request, feed).await else { return };
@@ -42,7 +42,7 @@ pub async fn fetch(access: Access, request: Box<origin::Request>, feed: Feed) {
     end(feed, result);
 }
 
-/// As [`fetch`]; but what is stored or on its way is for the caller to send, and nothing of it is put into `feed`.
+/// As [`fetch`], but a stored or growing response is for the caller to send, and nothing of it is put into `feed`.
 ///
 /// # Cancellation
 /// As [`fetch`].
@@ -54,7 +54,7 @@ pub(crate) async fn serve(
     find(access, request, feed).await.map(|(delivery, _)| delivery)
 }
 
-/// What is stored or on its way, with the feed that it may be put into. What is neither has been put there.
+/// A stored or growing response, with the feed for it. Any other response has been put into the feed.
 async fn find(access: Access, request: Box<origin::Request>, feed: Feed) -> Option<(Box<Delivery>, Feed)> {
     let served = tokio::select! {
         biased;
@@ -80,20 +80,19 @@ fn end(feed: Feed, result: Result<Ending>) {
     }
 }
 
-/// A request that has waited for so many others that the origin has refused, or has failed at, asks it without waiting for another: it
-/// may refuse all.
-/// Arbitrary; each costs a round trip, and who wants others not to wait for one another must be first as often.
+/// After this many fills whose answers were not stored, or have failed, a request asks the origin without waiting for
+/// another. Arbitrary: each costs a round trip, and a client that wants to make others wait must be first as often.
 const MAX_REFUSED: u32 = 3;
 
 /// What a request gets.
 enum Served {
-    /// What is stored or on its way.
+    /// A stored or growing response.
     Stored(Box<Delivery>),
-    /// The origin's answer, whose head is with the feed; and how its body has ended.
+    /// The origin's answer, whose head is in the feed; and how its body has ended.
     Passed(Result<Ending>),
 }
 
-/// What to do next, found out under the lock of the entry.
+/// What to do next, decided under the lock of the entry.
 enum LookupStep {
     Serve(Serving, Option<Box<FillTask>>),
     Pass(CacheStatus),
@@ -141,7 +140,9 @@ impl Access {
                     served
                 }
                 LookupStep::Refuse => {
-                    return Err(Code::NotCached.error("the client wants only what is stored, and it is not"));
+                    return Err(Code::NotCached.error(
+                        "the client sent only-if-cached, and no stored response answers the request",
+                    ));
                 }
                 LookupStep::Pass(status) => {
                     return self.pass(lookup, lookup.as_it_came(), status, feed).await;
@@ -269,7 +270,7 @@ impl Access {
         FetchPlan::rest(stored, *span, if_range)
     }
 
-    /// What is fetched where nothing is stored, and it would be `fill` if nothing were known.
+    /// The part to fetch if nothing is stored: `fill` if there are no notes about the key.
     fn fill(&self, fill: Wanted, request: &Request<'_>, notes: &KeyNotes<'_>, now: Time) -> Wanted {
         let is_private = request.authorized && notes.has(Note::HitForMissAuthorized, now);
         if notes.has(Note::Unsliced, now) || is_private {
@@ -281,8 +282,8 @@ impl Access {
         }
     }
 
-    /// What reads `object` piece by piece, if that is how `answer` is read: where it is in slices, or on a disk that may fail
-    /// on the way.
+    /// The reader of `object` slice by slice, if `answer` is read so: if it is in slices, or in parts on a disk that
+    /// may fail in between.
     fn slices(&self, object: &Object, answer: &Answer, lookup: &Arc<Lookup>) -> Option<Arc<Slices>> {
         let slicing = Slicing::of(&object.stored, &self.policy.rules);
         let may_be_added_to = object.is_in_parts() && object.stored.validators.strong().is_some();
@@ -297,7 +298,8 @@ impl Access {
             && stands_in(request, &object.stored, rules, Cache::now())
     }
 
-    /// What was fetched for this request; none if it was on disk and is not any more, and one must look again.
+    /// Answers with a response that was fetched for this request. `None` if it was on disk and no longer is: look it up
+    /// again.
     async fn prepare(
         &self,
         fetched: Fetched,
@@ -351,7 +353,7 @@ impl Access {
         Ok(Some(Served::Stored(Box::new(delivery))))
     }
 
-    /// `object` such that what is sent first of `answer` can be read.
+    /// `object` with the first bytes of `answer` readable.
     async fn load(&self, object: Arc<Object>, answer: &Answer, method: &str) -> Loaded {
         let Some((stored_file, place)) = object.first_of_disk(answer, method) else {
             return Loaded::Ready(object);
@@ -359,14 +361,14 @@ impl Access {
         self.cache.bring(&object, stored_file, place).await
     }
 
-    /// What is stored cannot be read at this moment: as if there were no cache.
+    /// The disk cannot be read now: asks the origin without the cache.
     async fn unread(&self, lookup: &Lookup, feed: &Feed) -> Result<Served> {
         let detail = Some("unread");
         let status = CacheStatus { forwarded: Some(Why::Bypass), detail, ..CacheStatus::default() };
         self.pass(lookup, lookup.as_it_came(), status, feed).await
     }
 
-    /// Has the origin asked as if there were no cache.
+    /// Asks the origin without the cache.
     async fn pass(
         &self,
         lookup: &Lookup,
@@ -381,8 +383,8 @@ impl Access {
         result
     }
 
-    /// Passes the origin's answer on, or what its client gets of it by `cut`, and forgets what it makes invalid. `since` is
-    /// when it was asked for, where it may be stored all the same.
+    /// Sends the origin's answer to the client, or the part that `cut` takes of it, and invalidates responses as it
+    /// demands. `since`: when it was requested, if it may be stored nevertheless.
     async fn forward(
         &self,
         lookup: &Lookup,
@@ -407,7 +409,7 @@ impl Access {
             targets.iter().map(|target| lookup.key_of(target, &self.policy.query)).collect();
         let posted = since.and_then(|since| PostResponse::begin(self, lookup, since, head, &lines));
         if posted.is_some() {
-            // That has been done.
+            // `begin` has done it.
             keys.retain(|key| *key != lookup.key);
         }
         if !keys.is_empty() {
@@ -431,7 +433,7 @@ impl Access {
     }
 }
 
-/// Passes a body on, or what is `cut` out of it, and has it kept where it is.
+/// Sends a body to the client, or the part that `cut` takes of it, and stores it if it is `posted`.
 async fn hand_on(
     stream: &Stream,
     feed: &Feed,

@@ -1,4 +1,4 @@
-//! A fetch on behalf of all who ask for a key: a task of its own, which goes on whoever leaves.
+//! A fill: a fetch for all requests that wait for a key, in a task of its own, which goes on if clients leave.
 
 mod parts;
 
@@ -29,7 +29,7 @@ use crate::sync::Arc;
 use crate::wire::list::Lines;
 use crate::wire::{Fields, Head, Span, is_one_of};
 
-/// A message to the request that has had the origin asked.
+/// A message to the request that leads a fill.
 #[derive(Debug)]
 pub(super) enum LeaderMessage {
     /// An interim response; more follows.
@@ -38,31 +38,30 @@ pub(super) enum LeaderMessage {
     Final(Result<Filled>),
 }
 
-/// What a request gets of the fetch that it has begun.
+/// What the leading request gets.
 #[derive(Debug)]
 pub(super) enum Filled {
     /// A stored response.
     Stored(Fetched),
-    /// The origin's answer, which is not stored; and what its client gets of it, if not all.
+    /// The origin's answer, which is not stored; and the part of it that the client gets, if not all.
     Passed(Stream, CacheStatus, Option<Cut>),
 }
 
-/// A stored response for whoever has had the origin asked.
+/// A stored response for the leading request.
 #[derive(Debug)]
 pub(super) struct Fetched {
     pub(super) object: Arc<Object>,
-    /// What has been done for it.
     pub(super) status: CacheStatus,
-    /// The fields that the origin has just sent, if they are more than what is stored.
+    /// The fields that the origin has just sent, if not all of them are stored.
     pub(super) sent: Option<Fields>,
-    /// What there is of it, where that has come as it was asked for and need not be all of that.
+    /// The part that has come, if the client's own Range was sent and the answer goes to it unchanged.
     pub(super) as_it_came: Option<Answer>,
-    /// Holds what comes until it is followed.
+    /// Keeps the body alive until its first reader attaches.
     pub(super) held: Option<Arc<Follower>>,
 }
 
 impl Fetched {
-    /// A stale response in place of an error, for a request that has waited for another one's fetch.
+    /// A stale response in place of an error, for a request that has waited for another one's fill.
     pub(super) fn stale(object: Arc<Object>) -> Self {
         let detail = Some(CacheStatus::IF_ERROR);
         let status = CacheStatus { hit: true, collapsed: true, detail, ..CacheStatus::default() };
@@ -70,7 +69,7 @@ impl Fetched {
     }
 }
 
-/// Those who wait at a key for what is fetched. They are told once; if nobody tells them, they look again.
+/// The waiters of a fill. They get one outcome; if it is dropped without one, they look the entry up again.
 #[derive(Debug)]
 pub(super) struct CollapsedWaiters {
     cache: Arc<Cache>,
@@ -89,13 +88,13 @@ impl CollapsedWaiters {
         }
     }
 
-    /// From now on those wait who want any of `span`.
+    /// From now on requests for any of `span` may join.
     fn widen(&self, span: Span) {
         let Some(leader) = &self.leader else { return };
         self.cache.index.with(&self.lookup.key, |entry| entry.widen(leader, span));
     }
 
-    /// From now on nobody joins.
+    /// From now on no request joins.
     fn release(&mut self) -> Option<Leader<FillOutcome>> {
         let leader = self.leader.take()?;
         self.cache.index.with(&self.lookup.key, |entry| entry.release(&leader));
@@ -109,18 +108,16 @@ impl Drop for CollapsedWaiters {
     }
 }
 
-/// One fetch.
+/// One fill.
 pub(super) struct FillTask {
     pub(super) access: Access,
     pub(super) lookup: Arc<Lookup>,
-    /// Who else waits.
     pub(super) waiters: Option<CollapsedWaiters>,
-    /// Who has had it begun, unless nobody is waiting.
+    /// The leading request; `None` for a revalidation in the background.
     pub(super) own: Option<mpsc::UnboundedSender<LeaderMessage>>,
     pub(super) plan: FetchPlan,
-    /// When the origin was asked.
     pub(super) since: RequestEpoch,
-    /// Whether it has been asked before, for something else.
+    /// Whether the origin was asked before, for another part.
     pub(super) is_again: bool,
 }
 
@@ -131,10 +128,11 @@ enum Next {
 }
 
 impl FillTask {
-    /// Asks the origin, and sees to what it answers. Ends when the body has come, or nobody wants it.
+    /// Asks the origin, and handles its answer. Ends when the body is complete, or has no reader and does not go on
+    /// without one.
     ///
     /// # Cancellation
-    /// Whoever reads or waits is told that it has failed.
+    /// Readers and waiters get an error.
     pub(super) async fn run(mut self) {
         loop {
             let (feed, stream) = self.access.cache.stream();
@@ -151,8 +149,9 @@ impl FillTask {
         }
     }
 
-    /// Three times at most: about what is stored, for a slice or all of it, and for what the client asks for. Nothing that an
-    /// origin says leads from the last to another, and from what is asked again only to the last.
+    /// Asks again, so that the origin is asked three times at most: to validate the stored response, for a slice or all
+    /// of it, and for the part that the client wants. No answer to the last leads to another request, and an answer to
+    /// the second leads only to the last.
     fn ask_again(&mut self, wanted: Wanted, request: &Request<'_>) -> Next {
         self.is_again = true;
         self.plan.forget_conditions();
@@ -160,13 +159,13 @@ impl FillTask {
         Next::Again
     }
 
-    /// Ready with the head; what comes before it is for the client who has had it asked for.
+    /// Waits for the head. Interim responses before it are for the leading request.
     async fn pass_interim(&self, stream: &Stream) -> Result<()> {
         poll_fn(|context| {
             let head = stream.poll_head(context).map_ok(|_| ());
             for interim in stream.take_interim() {
                 if let Some(waiting) = &self.own {
-                    // Nobody is there if its client has left.
+                    // The receiver is gone if its client has left.
                     drop(waiting.send(LeaderMessage::Interim(interim)));
                 }
             }
@@ -182,7 +181,9 @@ impl FillTask {
         let own_lines = lookup.lines();
         let request = lookup.read(&own_lines);
         let (Ok(()), Some(ResponseHead { head, .. })) = (&arrived, stream.head()) else {
-            let error = arrived.err().unwrap_or_else(|| Code::Internal.error("a head that had come is gone"));
+            let error = arrived
+                .err()
+                .unwrap_or_else(|| Code::Internal.error("the head of a response has disappeared"));
             return self.without_head(error, &request, received);
         };
         let lines: Vec<_> = response_fields(head).collect();
@@ -288,7 +289,7 @@ impl FillTask {
     }
 
     /// Stores a whole response with the given head. `is_part`: it came as a 206 with all bytes, and is served as a 200.
-    /// Otherwise its first client gets all fields that the origin has sent, also those that are not stored.
+    /// Otherwise its first client gets all fields that the origin has sent, also fields that are not stored.
     async fn keep(
         &mut self,
         stream: &Stream,
@@ -305,7 +306,7 @@ impl FillTask {
         let object = Object::whole(stored, reason, self.access.item(&self.lookup.key, 0), body);
         let object = Arc::new(object.tagged(self.access.tags()));
         self.plan.status.stored = self.put(&object, old.as_deref());
-        // Nobody follows it yet, and it is not abandoned.
+        // It has no reader yet and must not count as abandoned.
         let follower = Some(Arc::new(Body::follow(filler.body(), 0..0)));
         let fetched = Fetched { sent, held: follower.clone(), ..self.fetched(Arc::clone(&object)) };
         self.tell(self.look(old, Some(&object), follower), Ok(Filled::Stored(fetched)));
@@ -315,7 +316,8 @@ impl FillTask {
         }
     }
 
-    /// Stores `object`, unless it has been purged since it was asked for, or something newer has come; and says whether.
+    /// Stores `object`, unless it has been purged since it was requested or a newer response has come. Returns whether
+    /// it is stored.
     fn put(&self, object: &Arc<Object>, old: Option<&Object>) -> bool {
         let is_stored = self.access.cache.put(&self.lookup.key, old, object, self.since);
         if is_stored {
@@ -324,21 +326,21 @@ impl FillTask {
         is_stored
     }
 
-    /// Stores what is now known of `old`, unless that has left.
+    /// Replaces what is known of `old`, unless that has been removed.
     fn renew(&self, old: &Object, object: &Arc<Object>) {
         if self.access.cache.renew(&self.lookup.key, old, object, self.since) {
             self.see_whether_stale(object);
         }
     }
 
-    /// Where `object` is stale from the beginning, whoever comes next does not wait for anybody either.
+    /// If `object` is stale from the beginning, later requests do not wait for each other.
     fn see_whether_stale(&self, object: &Object) {
         if matches!(object.stored.freshness.state(Cache::now()), State::Stale(_)) {
             self.note(Note::HitForMiss);
         }
     }
 
-    /// What others are told where `new` is there now, if anything is, and there was `old`.
+    /// The outcome for the waiters: `new` is stored now, if there is one, after `old`.
     fn look(
         &self,
         old: Option<Arc<Object>>,
@@ -352,13 +354,12 @@ impl FillTask {
         }
     }
 
-    /// What has turned out is believed for a while.
     fn note(&self, note: Note) {
         self.access.note(&self.lookup.key, note);
     }
 
     fn tell(&mut self, settled: FillOutcome, own: Result<Filled>) {
-        // Before the others: else all waiters would be served before the request that began the fetch.
+        // Before the others: otherwise all waiters would be served before the leading request.
         if let Some(waiting) = self.own.take() {
             // The receiver is gone if its client has left.
             drop(waiting.send(LeaderMessage::Final(own)));
@@ -381,13 +382,14 @@ impl FillTask {
     fn serve_stale(&mut self, object: Arc<Object>) {
         self.plan.status.detail = Some(CacheStatus::IF_ERROR);
         let fetched = self.fetched(Arc::clone(&object));
-        // Who has joined after a purge must not get what that was of.
+        // A request that joined after a purge must not get a response from before it.
         let is_void = self.access.cache.index.is_void(&self.lookup.key, &object, self.since);
         let settled = if is_void { FillOutcome::LookAgain(None) } else { FillOutcome::Stale(object) };
         self.tell(settled, Ok(Filled::Stored(fetched)));
     }
 
-    /// `note`: what has turned out, if anything has. `cut`: what the client gets of it, if not all.
+    /// Passes the answer to the leading request without storing it. `note`: what it has shown about the key. `cut`: the
+    /// part that the client gets, if not all.
     fn pass(
         &mut self,
         stream: Stream,
@@ -408,7 +410,7 @@ impl FillTask {
         self.tell(settled, Ok(Filled::Passed(stream, status, cut)));
     }
 
-    /// What becomes of what is stored.
+    /// Keeps, expires or drops the stored response.
     fn hold(&self, old: Option<&Arc<Object>>, held: Held) {
         match (old, held) {
             (None, _) | (_, Held::Kept) => {}
@@ -420,8 +422,8 @@ impl FillTask {
         }
     }
 
-    /// Takes the body, which has `length` bytes if that is known, into what leaves by way of `item`, until it is whole or
-    /// nobody wants it; and says which.
+    /// Copies the body, of `length` bytes if that is known, into the object of `item` until it is complete or is not
+    /// needed any more. Returns whether it is complete and stored.
     async fn copy(
         &self,
         stream: &Stream,
@@ -476,7 +478,7 @@ impl FillTask {
         false
     }
 
-    /// All of `object` has come: its length is known from now on, and with it its ranges.
+    /// The length of a complete `object` is known now, and with it its ranges.
     fn measure(&self, object: &Object) {
         if let (None, Some(length)) = (object.stored.length(), object.length()) {
             self.access.cache.index.with(&self.lookup.key, |entry| entry.measure(&object.item, length));
@@ -484,18 +486,18 @@ impl FillTask {
     }
 
     fn forget(&self, object: &Arc<Object>) {
-        // By its bytes: what is known of them may have been renewed meanwhile.
+        // By its bytes: its head may have been replaced meanwhile.
         self.access.cache.forget(&self.lookup.key, |other| other.is_of(object));
     }
 
-    /// Whatever there is of the state of `object`, however it has come.
+    /// Drops all of the state of `object`.
     fn forget_state(&self, object: &Object) {
         self.access
             .cache
             .forget(&self.lookup.key, |other| other.is_of(object) || other.is_same_state(object));
     }
 
-    /// Whether the fetch goes on though nobody reads.
+    /// Whether the fill goes on without readers.
     fn goes_on(&self, come: u64, length: Option<u64>) -> bool {
         match self.access.policy.unread {
             Unread::Finish => true,
@@ -507,7 +509,7 @@ impl FillTask {
     }
 }
 
-/// Who does not wait for others where an answer is not stored for that reason.
+/// Which requests do not wait for others, after an answer that was not stored for that reason.
 fn apart(refusal: Refusal) -> Note {
     if refusal == Refusal::Authorization { Note::HitForMissAuthorized } else { Note::HitForMiss }
 }

@@ -1,5 +1,5 @@
-//! A hit: what is stored is found and handed over at once. Nobody is asked or waited for, and of what the origin would be
-//! sent nothing is made that does not matter to the answer.
+//! A hit: a stored response is found and delivered at once. The origin is not asked, and the request to it is built
+//! only as far as the answer depends on it.
 
 use super::access::Caching;
 use super::cache::{Cache, seconds};
@@ -14,20 +14,20 @@ use crate::sync::Arc;
 use crate::wire::Fields;
 use crate::wire::list::Lines;
 
-/// A request without a body, as far as it is known before what the origin would be sent is made.
+/// A request without a body, before the request to the origin is built.
 #[derive(Debug)]
 pub(crate) struct HitRequest<'a> {
     pub(crate) method: &'a str,
     pub(crate) target: Target<'a>,
     pub(crate) endpoint: &'a Endpoint,
-    /// Whether one of its fields, as the origin would be sent them, may say something to a cache by itself: see
+    /// Whether a field of the request to the origin has a meaning for a cache by itself: see
     /// [`is_read`](crate::cache::is_read).
     pub(crate) is_read: bool,
 }
 
 impl Caching {
-    /// What a request gets, where that is stored or on its way and nothing else is to be done. `fields` are what the
-    /// origin would be sent: they are made only where they matter.
+    /// The delivery of a stored or growing response, if nothing else has to be done. `fields` builds the fields of the
+    /// request to the origin; it is called only if they matter.
     ///
     /// # Errors
     /// Those of `fields`.
@@ -46,15 +46,15 @@ impl Caching {
             let request = Request::read(asked.method, asked.target, lines);
             let decision = decide(&request, &entry.candidates(), &policy.rules, now);
             match &decision {
-                // Whoever is the first to get it has it fetched anew.
+                // The first request that gets it revalidates it.
                 Decision::HitStale { refresh: Some(_), .. } if !entry.is_filling() => None,
                 Decision::Hit { stored, answer } | Decision::HitStale { stored, answer, .. } => {
                     let object = Arc::clone(&entry.objects()[*stored]);
                     let status = CacheStatus::of(&decision, Some(&object.stored), now);
-                    // What is on disk has to be waited for, and what is in slices is read one after the other.
+                    // A response on disk must be loaded, and slices are read one after the other.
                     let is_here = object.is_readable_now(answer, asked.method)
                         && (Slicing::of(&object.stored, &policy.rules).is_none() || object.is_in_one(answer));
-                    // The origin may have a range of what has no length yet.
+                    // The origin may have a range of a body whose length is not known yet.
                     let is_told = !is_of_unknown_length(&request, &object.stored);
                     (is_here && is_told).then(|| Serving { object, answer: answer.clone(), status })
                 }
@@ -62,7 +62,7 @@ impl Caching {
             }
         };
         let found = cache.index.look(&key, |entry| {
-            // None: it matters.
+            // `None`: the fields matter.
             (!asked.is_read && entry.is_open()).then(|| serve(entry, &[]))
         });
         let serving = match found {

@@ -1,7 +1,7 @@
-//! What many requests wait for and one of them fetches: until the origin's head tells what becomes of it.
+//! An in-flight fill: many requests wait for it, and its leader settles it when the origin's head has come.
 //!
-//! The leader is whoever asked first. It says once how it went, and all who joined are told at once; a leader that
-//! leaves without saying so releases them, to look again.
+//! The leader is the first request. All waiters get one outcome at once; if the leader is dropped without one, they get
+//! none and look the entry up again.
 
 use std::fmt;
 use std::task::{Context, Poll, Waker};
@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use crate::sync::{Arc, Mutex, lock};
 use penstock_memory::waiters::Waiters;
 
-/// What is waited for. The index holds it while it lasts. `T` is what all are told.
+/// The fill that is waited for. The index holds it until it is settled. `T` is its outcome.
 pub struct InFlight<T> {
     state: Mutex<State<T>>,
 }
@@ -19,13 +19,13 @@ struct State<T> {
     joined: Waiters,
 }
 
-/// The duty to say what became of it.
+/// The leader, which settles the fill.
 #[derive(Debug)]
 pub struct Leader<T: Clone> {
     fill: Arc<InFlight<T>>,
 }
 
-/// Waits for what the leader says.
+/// Waits for the outcome.
 #[derive(Debug)]
 pub struct Waiter<T: Clone> {
     fill: Arc<InFlight<T>>,
@@ -33,7 +33,7 @@ pub struct Waiter<T: Clone> {
 }
 
 impl<T: Clone> InFlight<T> {
-    /// A fill that has just begun.
+    /// A new fill.
     pub fn new() -> (Arc<Self>, Leader<T>) {
         let fill = Arc::new(Self {
             state: Mutex::new(State { outcome: Poll::Pending, joined: Waiters::default() }),
@@ -41,7 +41,7 @@ impl<T: Clone> InFlight<T> {
         (Arc::clone(&fill), Leader { fill })
     }
 
-    /// Waits along.
+    /// Adds a waiter.
     pub fn join(fill: &Arc<Self>) -> Waiter<T> {
         Waiter { fill: Arc::clone(fill), number: lock(&fill.state).joined.join() }
     }
@@ -59,12 +59,12 @@ impl<T: Clone> InFlight<T> {
 }
 
 impl<T: Clone> Leader<T> {
-    /// Tells all who joined, and who will.
+    /// Settles the fill, for present and later waiters.
     pub fn settle(self, outcome: T) {
         self.fill.settle(Some(outcome));
     }
 
-    /// What this leads.
+    /// The fill of this leader.
     pub fn fill(&self) -> &Arc<InFlight<T>> {
         &self.fill
     }
@@ -77,7 +77,7 @@ impl<T: Clone> Drop for Leader<T> {
 }
 
 impl<T: Clone> Waiter<T> {
-    /// What the leader has told; `None` if it has left without a word.
+    /// The outcome; `None` if the leader was dropped without one.
     pub fn poll(&self, context: &Context<'_>) -> Poll<Option<T>> {
         let mut state = lock(&self.fill.state);
         if state.outcome.is_pending() {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn all_are_told_also_those_who_join_late() {
+    fn all_waiters_get_the_outcome_also_late_ones() {
         let (fill, leader) = InFlight::new();
         let early = InFlight::join(&fill);
         assert!(look(&early).is_pending());
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_that_leaves_releases_them() {
+    fn a_dropped_leader_releases_its_waiters() {
         let (fill, leader) = InFlight::new();
         let waiter = InFlight::join(&fill);
         drop(leader);
@@ -138,7 +138,7 @@ mod loom_models {
     use crate::pool::testing::model;
 
     #[test]
-    fn whoever_joins_is_told_whatever_the_leader_does() {
+    fn every_waiter_gets_the_outcome_in_every_order() {
         model(3, || {
             let (fill, leader) = InFlight::new();
             let late = Arc::clone(&fill);

@@ -1,4 +1,4 @@
-//! What is stored, by key. A shard is locked for as long as it takes to look or to change an entry, and never across I/O.
+//! All entries by key. A shard is locked while an entry is looked up or changed, and never across I/O.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -10,10 +10,11 @@ use super::purge::{PurgeLog, PurgePattern, RequestEpoch};
 use crate::cache::{Key, Stored, Time};
 use crate::sync::{Arc, Mutex, lock};
 
-/// So many that with 100,000 responses a purge that looks at all of them keeps no thread waiting for more than a hundred.
+/// With this number of shards, a purge that looks at 100,000 responses keeps no thread waiting for more than a hundred
+/// of them.
 const SHARDS: usize = 1024;
-/// Keys of a shard that are remembered for what is not stored there. Whoever asks for ever new ones makes the cache
-/// forget, and nothing worse. Arbitrary.
+/// The limit of notes of a shard. A client that asks for ever new keys makes the cache forget notes, and nothing worse.
+/// Arbitrary.
 const MAX_NOTES_OF_SHARD: usize = 64;
 
 /// All entries.
@@ -21,46 +22,46 @@ const MAX_NOTES_OF_SHARD: usize = 64;
 pub(super) struct Index {
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
-    /// The most variants of one key.
+    /// The limit of variants of a key.
     most_variants: usize,
-    /// Purges so far.
+    /// The number of purges so far.
     purges: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Shard {
     entries: HashMap<Key, Entry>,
-    /// Hashes of keys, what has turned out there, and until when that is believed.
+    /// Notes by the hash of the key, and until when they hold.
     notes: HashMap<(u64, Note), Time>,
     purges: PurgeLog,
 }
 
-/// What became of parts that were added.
+/// The result of adding parts.
 pub(super) struct Added {
-    /// What was there in their place.
+    /// The replaced objects.
     pub(super) gone: Vec<Arc<Object>>,
-    /// Parts that are there twice, or lie within others.
+    /// Parts that are stored twice, or lie within others.
     pub(super) useless: Vec<Part>,
-    /// What has them.
+    /// The object that has the parts.
     pub(super) placed: Arc<Object>,
 }
 
-/// What has turned out of a key.
+/// What an answer has shown about a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Note {
-    /// Nobody waits there for anybody, because the answers are not shared.
+    /// Hit-for-miss: requests do not wait for each other, because the answers are not shared.
     HitForMiss,
-    /// Nobody with credentials does.
+    /// The same, for requests with credentials.
     HitForMissAuthorized,
-    /// It cannot be had in slices, or is not stored: the origin is asked what its client asks for.
+    /// It cannot be fetched in slices, or is not stored: the origin is asked for what the client wants.
     Unsliced,
-    /// It is too large to be stored in one piece, and may be had in slices.
+    /// It is too large to be stored in one piece, and may be fetched in slices.
     Large,
-    /// The origin does not follow ranges there.
+    /// The origin ignores ranges.
     Unranged,
 }
 
-/// What is remembered of a key though nothing is stored there. Two keys of one hash share it, at worst.
+/// The notes about a key. Two keys with one hash share them.
 pub(super) struct KeyNotes<'a> {
     hash: u64,
     notes: &'a HashMap<(u64, Note), Time>,
@@ -78,18 +79,18 @@ impl KeyNotes<'_> {
 }
 
 impl Index {
-    /// `most_variants`: of one key. The oldest leaves for one more.
+    /// An empty index. `most_variants`: the limit for a key; the oldest is dropped for a new one.
     pub(super) fn new(most_variants: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         Self { shards, hasher: RandomState::new(), most_variants, purges: AtomicU64::new(0) }
     }
 
-    /// Looks at, and changes, the entry of a key. One with nothing in it afterwards is forgotten.
+    /// Looks up and changes the entry of a key. An empty entry is removed afterwards.
     pub(super) fn with<T>(&self, key: &Key, work: impl FnOnce(&mut Entry) -> T) -> T {
         self.with_notes(key, |entry, _| work(entry))
     }
 
-    /// As [`Index::with`], where it may matter what is remembered of the key.
+    /// As [`Index::with`], with the notes about the key.
     pub(super) fn with_notes<T>(&self, key: &Key, work: impl FnOnce(&mut Entry, &KeyNotes<'_>) -> T) -> T {
         let hash = self.hash(key);
         let Shard { entries, notes, .. } = &mut *lock(self.shard(hash));
@@ -109,23 +110,23 @@ impl Index {
         found
     }
 
-    /// Looks at the entry of a key, if there is one.
+    /// Looks up the entry of a key, if there is one.
     pub(super) fn look<T>(&self, key: &Key, work: impl FnOnce(&Entry) -> T) -> Option<T> {
         lock(self.shard(self.hash(key))).entries.get(key).map(work)
     }
 
-    /// What a key is remembered by where it is not kept.
+    /// The hash of a key, by which it is remembered when it is not stored.
     pub(super) fn hash(&self, key: &Key) -> u64 {
         self.hasher.hash_one(key)
     }
 
-    /// Whether this is known of a key.
+    /// Whether there is this note about a key.
     pub(super) fn has_note(&self, key: &Key, note: Note, now: Time) -> bool {
         let hash = self.hash(key);
         lock(self.shard(hash)).notes.get(&(hash, note)).is_some_and(|end| *end > now)
     }
 
-    /// From now on and until then, this is known of a key.
+    /// Adds a note about a key.
     pub(super) fn note(&self, key: &Key, note: Note, until: Time, now: Time) {
         let hash = self.hash(key);
         let notes = &mut lock(self.shard(hash)).notes;
@@ -138,19 +139,19 @@ impl Index {
         notes.insert((hash, note), until);
     }
 
-    /// The number of the last purge. What is asked of an origin after this came is newer than what that purge was of.
+    /// The number of the last purge. A response that is requested after this call is newer than that purge.
     pub(super) fn last_purge(&self) -> u64 {
-        // Acquire: with the Release of `next_purge`. The origin is not asked before this is read.
+        // Acquire: with the Release of `next_purge`. The origin is asked after this read.
         self.purges.load(Ordering::Acquire)
     }
 
     fn next_purge(&self) -> u64 {
-        // Release: with the Acquire of `last_purge`. Who purges has changed the origin before.
+        // Release: with the Acquire of `last_purge`. The application has changed the origin before it purges.
         self.purges.fetch_add(1, Ordering::Release) + 1
     }
 
-    /// Puts `object` in the place of `old`, and of whatever answered the same requests, and gives what was there;
-    /// unless it has been purged since it was asked for, or something newer has come.
+    /// Stores `object` in place of `old` and of all responses to the same requests, and returns the replaced objects;
+    /// `None` if it has been purged since it was requested or a newer response has come.
     pub(super) fn put(
         &self,
         key: &Key,
@@ -158,7 +159,7 @@ impl Index {
         object: &Arc<Object>,
         since: RequestEpoch,
     ) -> Option<Vec<Arc<Object>>> {
-        // Under one lock, as a purge: else one that comes between would miss it.
+        // Under one lock, as a purge: a purge in between would miss it.
         let hash = self.hash(key);
         let Shard { entries, purges, .. } = &mut *lock(self.shard(hash));
         if purges.has(hash, key, object, since) {
@@ -170,8 +171,8 @@ impl Index {
         Some(entries.entry(key.clone()).or_default().replace(old, object, self.most_variants))
     }
 
-    /// Adds the parts of `object` to what is there of the same state, or puts it as [`Index::put`] does where there is none:
-    /// parts of two states never stand beside each other.
+    /// Adds the parts of `object` to the stored parts of its state, or stores it as [`Index::put`] does if nothing of
+    /// that state is stored: parts of two states never stand beside each other.
     pub(super) fn add(
         &self,
         key: &Key,
@@ -185,7 +186,7 @@ impl Index {
             return None;
         }
         let is_late = |entry: &Entry| {
-            // Of the same state nothing is older: its parts stand beside each other.
+            // Parts of the same state stand beside each other, whichever came first.
             entry.same_state(object).is_none() && entry.has_newer(object, since.requested)
         };
         if entries.get(key).is_some_and(is_late) {
@@ -198,19 +199,19 @@ impl Index {
                 useless = Arc::make_mut(current).join(object);
                 Arc::clone(current)
             }
-            // It has all that there is.
+            // It has all bytes.
             Some(current) if current.is_in_memory() => {
                 return Some(Added { gone: Vec::new(), useless, placed: Arc::clone(current) });
             }
-            // As it has, on a disk that did not answer.
+            // It has too, but on a disk that did not answer.
             Some(_) | None => Arc::clone(object),
         };
         let gone = entry.replace(old, &placed, self.most_variants);
         Some(Added { gone, useless, placed })
     }
 
-    /// Puts `object`, which has come a while ago, where nothing that came later answers the same requests; or adds its parts
-    /// to what is there of the same state. Unless it has been purged since it was requested.
+    /// Stores `object`, which has come a while ago, for the requests that no later response answers; or adds its parts
+    /// to the stored parts of its state. `None` if it has been purged since it was requested.
     pub(super) fn offer(&self, key: &Key, object: &Arc<Object>, since: RequestEpoch) -> Option<Added> {
         let hash = self.hash(key);
         let Shard { entries, purges, .. } = &mut *lock(self.shard(hash));
@@ -221,7 +222,7 @@ impl Index {
         if let Some(current) =
             there.iter_mut().find(|other| object.is_in_parts() && other.is_same_state(object))
         {
-            // What is whole has all that there is.
+            // A whole response has all bytes.
             let useless = current.is_in_parts().then(|| Arc::make_mut(current).join(object))?;
             return Some(Added { gone: Vec::new(), useless, placed: Arc::clone(current) });
         }
@@ -237,8 +238,8 @@ impl Index {
         Some(Added { gone, useless: Vec::new(), placed })
     }
 
-    /// The same as [`Index::put`] where `object` has the bytes of `old`, and does not stand for them if those have left
-    /// meanwhile. Where they have moved, it does too: what was put is given as well.
+    /// As [`Index::put`] for an `object` with the bytes of `old`; `None` also if those have been removed meanwhile. If
+    /// they have moved, the stored object has their places; it is returned as well.
     pub(super) fn renew(
         &self,
         key: &Key,
@@ -258,14 +259,14 @@ impl Index {
         Some((entry.replace(Some(old), &placed, self.most_variants), placed))
     }
 
-    /// Whether `object` has been purged since it was asked for.
+    /// Whether `object` has been purged since it was requested.
     pub(super) fn is_void(&self, key: &Key, object: &Object, since: RequestEpoch) -> bool {
         let hash = self.hash(key);
         lock(self.shard(hash)).purges.has(hash, key, object, since)
     }
 
-    /// Removes all that is under a key because `object` has come in its place, and gives it; and from when on that is newer,
-    /// unless it has been purged itself since it was requested.
+    /// Removes all responses of a key because `object` replaces them, and returns them with the epoch from which
+    /// `object` is newer than that; `None` if it has been purged itself since it was requested.
     pub(super) fn supersede(
         &self,
         key: &Key,
@@ -281,7 +282,7 @@ impl Index {
         (gone, (!is_void).then_some(RequestEpoch { own_purge: Some(own), ..since }))
     }
 
-    /// Removes all that is meant, and gives it.
+    /// Removes the matching objects, and returns them.
     pub(super) fn purge(&self, meant: &PurgePattern) -> Vec<Arc<Object>> {
         let mut gone = Vec::new();
         self.change(meant, |key, entry| {
@@ -290,7 +291,7 @@ impl Index {
         gone
     }
 
-    /// Makes all that is meant stale, and gives it.
+    /// Makes the matching objects stale, and returns them.
     pub(super) fn expire(&self, meant: &PurgePattern, now: Time) -> Vec<Arc<Object>> {
         let mut expired = Vec::new();
         self.change(meant, |key, entry| {
@@ -302,8 +303,7 @@ impl Index {
         expired
     }
 
-    /// Has `work` done at each entry that something is meant of; what is being fetched there is waited for no longer,
-    /// and not stored.
+    /// Applies `work` to each entry with a match. In-flight fills there are no longer joined, and not stored.
     fn change(&self, meant: &PurgePattern, mut work: impl FnMut(&Key, &mut Entry)) {
         let mut visit = |key: &Key, entry: &mut Entry| {
             if meant.has_key(key) || entry.objects().iter().any(|object| meant.has(key, object)) {
@@ -316,7 +316,7 @@ impl Index {
             for key in keys {
                 let hash = self.hash(key);
                 let Shard { entries, purges, .. } = &mut *lock(self.shard(hash));
-                // Under the lock: of two purges of a key the one that is noted last has the higher number.
+                // Under the lock: of two purges of a key, the one that is noted last has the higher number.
                 purges.add_key(hash, self.next_purge());
                 if entries.get_mut(key).is_some_and(|entry| !visit(key, entry)) {
                     entries.remove(key);
@@ -332,7 +332,7 @@ impl Index {
         }
     }
 
-    /// Shows each key and what is stored there.
+    /// Calls `look` for each key with its stored responses.
     pub(super) fn each(&self, mut look: impl FnMut(&Key, &[Arc<Object>])) {
         for shard in &self.shards {
             for (key, entry) in &lock(shard).entries {
@@ -346,7 +346,7 @@ impl Index {
         &self.shards[usize::try_from(hash % self.shards.len() as u64).unwrap_or_default()]
     }
 
-    /// How many keys are known.
+    /// The number of keys.
     pub(super) fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).entries.len()).sum()
     }

@@ -1,4 +1,4 @@
-//! What is stored, for people to look at.
+//! Lists stored responses for operators.
 
 use std::collections::BTreeMap;
 
@@ -12,25 +12,25 @@ use crate::sync::Arc;
 /// A stored response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// The key that it is found by, as a URL of its origin.
+    /// Its key, as a URL of its origin.
     pub url: String,
     /// Its status.
     pub status: u16,
-    /// Bytes of the body that are there.
+    /// Bytes of the body that are stored.
     pub size: u64,
     /// Seconds since the origin made it.
     pub age: u64,
-    /// Seconds for which it is fresh still; below zero, for which it has not been.
+    /// Seconds for which it remains fresh; negative: for which it has been stale.
     pub ttl: i64,
-    /// How often it was the answer since it was fetched.
+    /// Hits since it was fetched.
     pub hits: u32,
-    /// What it can be purged by.
+    /// Its tags.
     pub tags: Vec<String>,
 }
 
 impl Cache {
-    /// What is stored under the first `limit` URLs that begin with `prefix` and come after `after`, in order. All of a
-    /// URL's variants are there or none.
+    /// The responses under the first `limit` keys that begin with `prefix` and come after `after`, in order. All
+    /// variants of a key are listed, or none.
     ///
     /// # Errors
     /// `BAD_REQUEST`: the prefix does not begin with scheme and authority.

@@ -1,5 +1,4 @@
-//! One lookup: the client's request, as what fetches on its behalf keeps it, and the plan of a fetch: what the origin is to be
-//! asked, and about what.
+//! A lookup: the client's request as a fill keeps it, and the plan of a fetch from the origin.
 
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
@@ -11,11 +10,11 @@ use crate::sync::Arc;
 use crate::wire::list::Lines;
 use crate::wire::{Fields, Ranges, Span, Spec, is_one_of};
 
-/// Fields that ask for less than all of a response: what is fetched for a cache is fetched whole.
+/// Fields that ask for less than the whole response: a fill fetches the whole.
 const PARTIAL: [&str; 6] =
     ["if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range", "range"];
 
-/// What stands among the fields of a request for the socket of its origin.
+/// The pseudo-field for the socket of the origin.
 pub(super) fn socket(endpoint: &Endpoint) -> Option<(&[u8], &[u8])> {
     endpoint.unix().map(|path| (SOCKET.as_bytes(), path.as_os_str().as_bytes()))
 }
@@ -35,8 +34,8 @@ pub(super) struct Lookup {
 }
 
 impl Lookup {
-    /// `key` stands in place of path and query in the key, if there is one. Where the answer may be stored, `request` is
-    /// from now on for what `query` leaves of its target, and nothing else: see [`Query`].
+    /// `key` replaces path and query in the key. If the answer may be stored, the target of `request` is reduced to
+    /// what `query` keeps: see [`Query`].
     pub(super) fn new(
         request: &mut origin::Request,
         query: &Query,
@@ -93,18 +92,18 @@ impl Lookup {
         self.headers.iter().chain(socket(&self.endpoint)).collect()
     }
 
-    /// As the cache reads it.
+    /// The request as the cache reads it.
     pub(super) fn read<'a>(&'a self, lines: &'a Lines<'a>) -> Request<'a> {
         Request::read(&self.method, self.target(), lines)
     }
 
-    /// Whether a range is asked for, of whatever state there is.
+    /// Whether a range is requested without If-Range.
     pub(super) fn has_range(&self) -> bool {
         let has = |name| self.headers.iter().any(|(other, _)| is_one_of(other, &[name]));
         self.method == "GET" && has("range") && !has("if-range")
     }
 
-    /// What the origin is asked: for all of it, under `conditions` of the cache's own. HEAD is asked as it came.
+    /// The request to the origin for the whole, under the `conditions` of the cache. HEAD is sent unchanged.
     pub(super) fn origin_request(&self, conditions: &Fields) -> Box<origin::Request> {
         let headers = if self.method == "HEAD" {
             Arc::clone(&self.headers)
@@ -115,7 +114,7 @@ impl Lookup {
         self.with(headers)
     }
 
-    /// What the origin is asked if there were no cache.
+    /// The client's request unchanged, as without a cache.
     pub(super) fn as_it_came(&self) -> Box<origin::Request> {
         self.with(Arc::clone(&self.headers))
     }
@@ -131,35 +130,35 @@ impl Lookup {
             body: RequestBody::None,
             timeouts: self.timeouts,
             is_proven: self.is_proven,
-            // Many may wait for what it brings, and nobody for what is refreshed.
+            // Many clients may wait for the answer, or none for a background revalidation.
             reports: true,
         })
     }
 }
 
-/// How much of a representation is asked for.
+/// The part of a representation that is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// All of it.
+    /// The whole.
     Whole,
-    /// What the client asks for; which bytes those are is known where it is one range with two ends.
+    /// What the client asks for; the bytes are known if that is one range with two ends.
     Asked(Option<Span>),
-    /// These bytes, in a Range of the cache's own: what comes does for the client only together with what is stored.
+    /// These bytes, in a Range of the cache: the client gets them only together with stored bytes.
     Own(Span),
 }
 
-/// What the origin is to be asked, and about what.
+/// A request to the origin: its conditions, and the stored response that it is about.
 pub(super) struct FetchPlan {
-    /// The status that its client is told.
+    /// The status that the client is told.
     pub(super) status: CacheStatus,
-    /// What is stored and no longer fresh, or not all that is wanted.
+    /// The stored response that is not fresh, or not complete.
     pub(super) stored: Option<Arc<Object>>,
-    /// What other requests have selected, the newest first: any of it may be good for this one.
+    /// Variants for other requests, the newest first: any may be valid for this request.
     pub(super) variants: Vec<Arc<Object>>,
     pub(super) conditions: Fields,
     pub(super) asked: Asked,
     pub(super) extent: Extent,
-    /// Whoever asks is in the middle of what is stored: nothing else will do.
+    /// The client is in the middle of the stored response: only the same state is of use.
     pub(super) continues: bool,
 }
 
@@ -181,13 +180,13 @@ impl FetchPlan {
         Self { variants, conditions, asked: Asked::Validity, ..Self::new(Why::VaryMiss) }
     }
 
-    /// What a 304 with the fields `lines` is about.
+    /// The variant that a 304 with the fields `lines` confirms.
     pub(super) fn confirmed(&self, lines: &Lines<'_>, received: Time) -> Option<Arc<Object>> {
         let states = self.variants.iter().map(|object| &object.stored.validators);
         confirmed(states, lines, received).map(|place| Arc::clone(&self.variants[place]))
     }
 
-    /// For the rest of `stored`, if that is still its state: `if_range` is its entity tag.
+    /// Asks for the missing part of `stored`, if that is still its state: `if_range` is its entity tag.
     pub(super) fn rest(stored: Arc<Object>, span: Span, if_range: &[u8]) -> Self {
         let mut plan = Self { stored: Some(stored), asked: Asked::Rest, ..Self::new(Why::Partial) };
         plan.range(span);
@@ -195,19 +194,19 @@ impl FetchPlan {
         plan
     }
 
-    /// For these bytes alone.
+    /// Asks for these bytes.
     fn range(&mut self, span: Span) {
         self.conditions.push(b"Range", format!("bytes={span}").as_bytes());
         self.extent = Extent::Own(span);
     }
 
-    /// The same, for so much.
+    /// As [`FetchPlan::fill`].
     pub(super) fn with_fill(mut self, wanted: Fill, request: &Request<'_>) -> Self {
         self.fill(wanted, request);
         self
     }
 
-    /// For so much.
+    /// Asks for this part.
     pub(super) fn fill(&mut self, wanted: Fill, request: &Request<'_>) {
         match wanted {
             Fill::Whole => {}
@@ -216,7 +215,7 @@ impl FetchPlan {
         }
     }
 
-    /// For what the client asks for.
+    /// Asks for the client's range.
     fn range_of(&mut self, request: &Request<'_>) {
         for (name, value) in request.lines.iter().filter(|(name, _)| is_one_of(name, &["range", "if-range"]))
         {
@@ -231,14 +230,14 @@ impl FetchPlan {
         self.extent = Extent::Asked(span);
     }
 
-    /// The same anew, about nothing that is stored.
+    /// Removes all conditions.
     pub(super) fn forget_conditions(&mut self) {
         (self.asked, self.extent) = (Asked::Nothing, Extent::Whole);
         self.conditions = Fields::default();
         self.variants.clear();
     }
 
-    /// The bytes that others may wait for; none where it is not known what will come.
+    /// The bytes that others may wait for; `None` if they are not known.
     pub(super) fn awaited(&self) -> Option<Span> {
         match self.extent {
             Extent::Whole => Some(Span::ALL),

@@ -1,5 +1,5 @@
-//! What a cache keeps, and how a request gets it: bodies that one origin request fills and any number of clients read,
-//! while they come and after; and which of them leave when room is needed.
+//! The cache in operation: stored responses, lookups, in-flight fills whose bodies any number of clients read, and
+//! eviction.
 
 mod body;
 mod eviction;

@@ -1,6 +1,6 @@
-//! One stored response: what is known of it, and its parts, each with where its bytes are: in memory, in a file, or in both.
-//! One that is whole has a single part. Whoever holds one sees it as it was when it was found: what replaces, confirms or
-//! moves a response makes another object, which shares the bodies and the files.
+//! A stored response: its head, and its parts, each in memory, in a file, or in both. A whole response has one part. An
+//! object does not change while a reader holds it: what replaces, confirms or moves a response makes another object,
+//! which shares the bodies and the files.
 
 mod parts;
 mod places;
@@ -15,36 +15,36 @@ use crate::wire::{Fields, Span, is_one_of, trim};
 
 pub(super) use reader::Reader;
 
-/// A stored response. Held by the index and by whoever serves it.
+/// A stored response. Held by the index and its readers.
 #[derive(Debug, Clone)]
 pub(super) struct Object {
     pub(super) stored: Stored,
-    /// As the origin wrote it.
+    /// The reason phrase of the origin.
     pub(super) reason: Box<[u8]>,
-    /// What it is known by, whatever is known of it. Of one that is whole it is its place in the order of leaving as well.
+    /// Identity of the object across revalidations. For a whole response, also its eviction item.
     pub(super) item: Arc<Item<Key>>,
-    /// What the route, or who asked, wants it to be purged by.
+    /// The tags of the route and the request.
     own_tags: Box<[Box<str>]>,
-    /// All that it can be purged by, a line each: a purge by tag looks at every response, and has no time for fields.
+    /// All tags, one per line: a purge by tag scans every object, and has no time to parse fields.
     tags: Box<[u8]>,
-    /// Whether other caches have said in Cache-Status what they did: mostly not, and a hit does not look for it.
+    /// Whether there is a Cache-Status of other caches. Rare; a hit does not search for it.
     pub(super) has_status: bool,
-    /// In their order; none lies within another.
+    /// In ascending order; none lies within another.
     parts: Vec<Part>,
 }
 
-/// Which bytes of the representation, and where they are: at least in one place.
+/// A span of the representation, and where its bytes are: in memory, on disk, or both.
 #[derive(Debug, Clone)]
 pub(super) struct Part {
     start: u64,
     end: u64,
     bytes: Option<Bytes>,
     stored_file: Option<Arc<StoredFile>>,
-    /// Its place in the order of leaving memory.
+    /// Its eviction item in memory.
     item: Arc<Item<Key>>,
 }
 
-/// Bytes that can be read at once. Those of a file are one reader's: in the index they are in memory, or not there.
+/// Bytes that can be read now. `File` occurs only in objects of readers, not in the index.
 #[derive(Debug, Clone)]
 pub(super) enum Bytes {
     Body(Arc<Body>),
@@ -64,15 +64,15 @@ impl Object {
         Self { stored, reason, item, own_tags, tags, has_status, parts }
     }
 
-    /// A response whose body is all of it.
+    /// A response with a whole body.
     pub(super) fn whole(stored: Stored, reason: &[u8], item: Arc<Item<Key>>, body: Arc<Body>) -> Self {
         let bytes = Some(Bytes::Body(body));
         let whole = Part { start: 0, end: u64::MAX, bytes, stored_file: None, item: Arc::clone(&item) };
         Self::new(stored, reason.into(), item, Box::default(), vec![whole])
     }
 
-    /// A response, or the part of one that `stored` says, whose body is in a file. `item` makes one of the bytes from a
-    /// place on: what is in parts is known by another than that by which the part leaves.
+    /// A response or a part whose body is in a file. `item` makes the item of the bytes from an offset on: the item of
+    /// a response in parts is not the eviction item of its parts.
     pub(super) fn on_disk(
         stored: Stored,
         reason: Box<[u8]>,
@@ -92,7 +92,7 @@ impl Object {
         object
     }
 
-    /// A response of which only `span` is there, or will be: a part, which leaves by itself by way of `leaving`.
+    /// A response of which one part is stored or growing, with its own eviction item `leaving`.
     pub(super) fn part(
         stored: Stored,
         item: Arc<Item<Key>>,
@@ -101,37 +101,37 @@ impl Object {
         body: Arc<Body>,
     ) -> Self {
         let (start, end, bytes) = (span.start(), span.end(), Some(Bytes::Body(body)));
-        // What is served of it is a part, whose reason is its own.
+        // It is served as a part, which has its own reason.
         let reason = b"OK".as_slice().into();
         let none = Self::new(stored, reason, item, Box::default(), Vec::new());
         none.with_parts(vec![Part { start, end, bytes, stored_file: None, item: leaving }])
     }
 
-    /// All of its body has come, and has so many bytes. Until then what is of a length that was not told has none, and no
-    /// range can be told of it.
+    /// Sets the length of a body that is complete now. Before, a body without Content-Length has no length, and no
+    /// ranges.
     pub(super) fn measure(&mut self, length: u64) {
         if let Content::Whole(known @ None) = &mut self.stored.content {
             *known = Some(length);
         }
     }
 
-    /// The same bytes, about which something newer is known.
+    /// The same bytes with a newer head.
     pub(super) fn updated(&self, stored: Stored) -> Self {
         let (reason, item) = (self.reason.clone(), Arc::clone(&self.item));
         Self::new(stored, reason, item, self.own_tags.clone(), self.parts.clone())
     }
 
-    /// The same, for these requests alone.
+    /// The same, for these requests only.
     pub(super) fn selected_by(&self, selection: Selection) -> Arc<Self> {
         Arc::new(self.updated(Stored { selection, ..self.stored.clone() }))
     }
 
-    /// What is known of it, and the bytes where `other` has them.
+    /// The same, with the parts of `other`.
     pub(super) fn with_places_of(&self, other: &Self) -> Self {
         self.with_parts(other.parts.clone())
     }
 
-    /// What the route, or who asked, wants it to be purged by.
+    /// The tags of the route and the request.
     pub(super) fn own_tags(&self) -> &[Box<str>] {
         &self.own_tags
     }
@@ -143,7 +143,7 @@ impl Object {
         self.updated(stored)
     }
 
-    /// The same, with more to be purged by.
+    /// The same, with more tags.
     #[must_use]
     pub(super) fn tagged<'a>(mut self, tags: impl Iterator<Item = &'a Box<str>>) -> Self {
         self.add_tags(tags);
@@ -161,12 +161,12 @@ impl Object {
         self.tags = lines(&self.stored.fields, &self.own_tags);
     }
 
-    /// What it can be purged by: what the origin says in Surrogate-Key and Cache-Tag, and what was added here.
+    /// All tags: of Surrogate-Key and Cache-Tag, and its own.
     pub(super) fn tags(&self) -> impl Iterator<Item = &[u8]> {
         self.tags.split(|byte| *byte == b'\n').filter(|tag| !tag.is_empty())
     }
 
-    /// Whether it has the bytes of `other`, whatever is known of them.
+    /// Whether it has the bytes of `other`, with any head.
     pub(super) fn is_of(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.item, &other.item)
     }
@@ -176,12 +176,12 @@ impl Object {
         self.parts.iter().map(Part::length).sum()
     }
 
-    /// What keeping those of its bytes in memory costs that leave by way of `item`.
+    /// The cost in memory of the part of `item`.
     pub(super) fn cost(&self, item: &Arc<Item<Key>>) -> usize {
         self.part_of(item).and_then(|part| part.body()).map_or(0, |body| body.cost())
     }
 
-    /// Bytes of the body once all have come, where it is one whole.
+    /// The length of a whole body that is complete.
     pub(super) fn length(&self) -> Option<u64> {
         match self.parts.as_slice() {
             [Part { start: 0, end: u64::MAX, stored_file: Some(stored_file), .. }] => {
@@ -194,7 +194,7 @@ impl Object {
 }
 
 impl Part {
-    /// Its bytes, where they are in memory or on their way.
+    /// The body, if it is in memory, complete or growing.
     fn body(&self) -> Option<&Arc<Body>> {
         match &self.bytes {
             Some(Bytes::Body(body)) => Some(body),
@@ -208,7 +208,7 @@ impl Part {
         self.stored_file.as_ref().map_or_else(come, |stored_file| stored_file.layout.length)
     }
 
-    /// Its bytes, where all of them are in memory.
+    /// The body, if it is complete in memory.
     fn complete(&self) -> Option<&Arc<Body>> {
         self.body().filter(|body| body.ending().is_some())
     }
@@ -220,7 +220,7 @@ impl Candidate for Object {
     }
 }
 
-/// The tags in `fields`, and `own` ones, a line each. No field has a line break in it.
+/// The tags of `fields` and the `own` tags, one per line. No field contains a line break.
 fn lines(fields: &Fields, own: &[Box<str>]) -> Box<[u8]> {
     let mut lines = Vec::new();
     let mut add = |tag: &[u8]| {

@@ -1,5 +1,5 @@
-//! What the operator decides about one route's part of a cache, and about one request. The values come from Python's
-//! config.
+//! The operator's policy for one route's use of the cache, and the application's decisions about one request. The
+//! values come from Python's config.
 
 use std::time::Duration;
 
@@ -9,41 +9,41 @@ use crate::relay::FillFields;
 /// How a route uses the cache.
 #[derive(Debug, Clone)]
 pub struct CachePolicy {
-    /// What RFC 9111 leaves open.
+    /// The choices that RFC 9111 leaves open.
     pub rules: Policy,
-    /// What of a query is in the key.
+    /// The part of a query that is in the key.
     pub query: Query,
-    /// What of a client's request the origin is sent for what may be stored.
+    /// The client's fields that are sent to the origin when the response may be stored.
     pub fields: FillFields,
-    /// The largest body that is kept.
+    /// The largest body that is stored, in bytes.
     pub max_object: u64,
-    /// For how long requests for a key do not wait for each other once an answer has turned out not to be shared.
+    /// How long a key is hit-for-miss once an answer has proved not to be shared.
     pub apart: Duration,
-    /// Whether a fetch goes on that nobody reads any more.
+    /// Whether a fill goes on without readers.
     pub unread: Unread,
-    /// What everything that is stored can be purged by, besides what the origin says.
+    /// Tags of all responses of the route, besides those of the origin.
     pub tags: Vec<Box<str>>,
 }
 
-/// What is decided about one request before anything is looked up. By default nothing.
+/// Decisions about one request, made before the lookup.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overrides {
-    /// In place of path and query in the key; it begins with a slash, so that it cannot become part of an authority.
+    /// Replaces path and query in the key; it begins with a slash, so that it cannot become part of an authority.
     pub key: Option<Box<str>>,
-    /// In place of that of the rules.
+    /// Replaces the lifetime of the policy.
     pub lifetime: Option<Duration>,
-    /// Besides those of the route.
+    /// Tags besides those of the route.
     pub tags: Vec<Box<str>>,
-    /// The origin is asked as if there were no cache.
+    /// Bypasses the cache.
     pub bypass: bool,
 }
 
-/// What becomes of a fetch when its last reader has left.
+/// What a fill does when its last reader has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unread {
-    /// It goes on: others will come.
+    /// It goes on for later requests.
     Finish,
-    /// It goes on if that many percent of it have come.
+    /// It goes on if this percentage has come.
     Past(u8),
     /// It ends.
     End,

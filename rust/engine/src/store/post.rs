@@ -1,5 +1,5 @@
-//! A POST's response that later GETs are answered with (RFC 9110, section 9.3.3): kept on its way to the client, which has
-//! it as it comes. Nobody reads it here before it is whole, because the fetch ends with the client.
+//! Stores the response to a POST for later GETs (RFC 9110, section 9.3.3), while it goes to the client. No request
+//! reads it before it is complete, because the fetch ends with the client.
 
 use super::access::Access;
 use super::body::{Body, Filler};
@@ -14,7 +14,7 @@ use crate::sync::Arc;
 use crate::wire::Head;
 use crate::wire::list::Lines;
 
-/// What has come of such a response.
+/// A growing response to a POST.
 #[derive(Debug)]
 pub(super) struct PostResponse<'a> {
     access: &'a Access,
@@ -25,8 +25,8 @@ pub(super) struct PostResponse<'a> {
 }
 
 impl<'a> PostResponse<'a> {
-    /// What is kept of the response whose head is `head`, if anything is. What was stored under its key goes in any case, as
-    /// with every request that changes something.
+    /// Begins to store the response with `head`, if it may be stored. The stored responses of its key are dropped in
+    /// any case, as after every unsafe request.
     pub(super) fn begin(
         access: &'a Access,
         lookup: &'a Lookup,
@@ -53,14 +53,14 @@ impl<'a> PostResponse<'a> {
         since.map(|since| Self { access, lookup, object, filler, since })
     }
 
-    /// Takes more of the body; nothing is kept if it becomes too much.
+    /// Appends a piece; `None` if the body is too large now.
     pub(super) fn push(self, slice: Slice) -> Option<Self> {
         self.filler.push(slice);
         let fits = self.filler.body().length() <= self.access.policy.max_object;
         (fits && self.access.cache.make_room(0)).then_some(self)
     }
 
-    /// It is whole, and stored unless it has been purged meanwhile, or something newer has come.
+    /// Stores the complete response, unless it has been purged meanwhile or a newer one has come.
     pub(super) fn finish(mut self, ending: Ending) {
         Arc::make_mut(&mut self.object).measure(self.filler.body().length());
         self.filler.finish(ending);

@@ -1,4 +1,4 @@
-//! What a purge means: which stored responses, and which of those that are still being fetched.
+//! Purges: which stored responses match, and which that were requested before and come after.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,34 +7,34 @@ use crate::cache::{Key, Query, Target, Time};
 use crate::error::{Code, Result};
 use crate::sync::Arc;
 
-/// Which stored responses are meant.
+/// The stored responses to purge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purge<'a> {
-    /// All that a request for this URL of the origin could be answered with.
+    /// All variants of a URL of the origin.
     Url(&'a str),
-    /// Those whose URLs begin so. What is no more than scheme and authority means all of that origin.
+    /// All URLs with this prefix. Scheme and authority alone mean the whole origin.
     Prefix(&'a str),
-    /// Those that have this tag.
+    /// All responses with this tag.
     Tag(&'a str),
-    /// All.
+    /// All responses.
     All,
 }
 
-/// The same, as keys are compared.
+/// A [`Purge`] in terms of keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PurgePattern {
-    /// Under these keys.
+    /// These keys.
     Keys(Vec<Key>),
-    /// Under keys that begin so.
+    /// Keys with this prefix.
     Prefix(Box<str>),
-    /// With this tag.
+    /// Responses with this tag.
     Tag(Box<str>),
-    /// Everywhere.
+    /// All responses.
     All,
 }
 
 impl PurgePattern {
-    /// Whether all that is under a key is meant, whatever it is.
+    /// Whether all responses of a key match.
     pub(super) fn has_key(&self, key: &Key) -> bool {
         match self {
             Self::Keys(keys) => keys.contains(key),
@@ -44,7 +44,7 @@ impl PurgePattern {
         }
     }
 
-    /// Whether `object` is meant, which is under `key`.
+    /// Whether `object` under `key` matches.
     pub(super) fn has(&self, key: &Key, object: &Object) -> bool {
         match self {
             Self::Tag(tag) => object.tags().any(|other| other == tag.as_bytes()),
@@ -54,10 +54,10 @@ impl PurgePattern {
 }
 
 impl Purge<'_> {
-    /// `queries` are the ways in which routes make keys of URLs.
+    /// The pattern. `queries` are the ways in which routes make keys of URLs.
     ///
     /// # Errors
-    /// `BAD_REQUEST`: it is no absolute http or https URL, or an empty tag.
+    /// `BAD_REQUEST`: it is not an absolute http or https URL, or the tag is empty.
     pub(super) fn meant(self, queries: &[Query]) -> Result<PurgePattern> {
         Ok(match self {
             Self::Url(url) => {
@@ -78,7 +78,7 @@ impl Purge<'_> {
     }
 }
 
-/// The beginning of keys that `prefix` stands for.
+/// The prefix of keys that `prefix` stands for.
 ///
 /// # Errors
 /// `BAD_REQUEST`: it does not begin with scheme and authority.
@@ -100,9 +100,10 @@ fn parse(url: &str) -> Result<Target<'_>> {
     Ok(Target { scheme, authority, path })
 }
 
-/// Keys that are remembered in a shard. Arbitrary.
+/// The limit of keys that the log of a shard remembers. Above it the log counts as a purge of everything, which costs a
+/// fetch each and nothing more. Arbitrary.
 const MAX_KEYS_OF_SHARD: usize = 64;
-/// Prefixes and tags that are. Each is compared with what comes, so there are few. Arbitrary.
+/// The limit of prefixes and tags. Each is compared with every response that is stored. Arbitrary.
 const MAX_PATTERNS: usize = 64;
 
 /// When a request was sent to the origin. A purge has a number, because a clock can be set back and a number cannot.
@@ -115,24 +116,24 @@ pub(super) struct RequestEpoch {
     pub(super) own_purge: Option<u64>,
 }
 
-/// The purges of one shard.
+/// The log of purges of one shard: a response that was requested before a purge is not stored after it.
 #[derive(Debug, Default)]
 pub(super) struct PurgeLog {
-    /// Hashes of keys, each with the number of the last purge there. Two keys of one hash are fetched anew together.
+    /// Hashes of keys, each with the number of its last purge. Two keys with one hash count as one.
     keys: HashMap<u64, u64>,
-    /// Prefixes and tags, each with the number of its purge, the oldest in front.
+    /// Prefixes and tags, each with the number of its purge, the oldest first.
     patterns: VecDeque<(Arc<PurgePattern>, u64)>,
     /// The last purge of everything, or of what has been forgotten.
     all: u64,
-    /// The last purge of all.
+    /// The last purge.
     last: u64,
 }
 
 impl PurgeLog {
-    /// The key of this hash was purged.
+    /// Adds the purge of a key.
     pub(super) fn add_key(&mut self, hash: u64, number: u64) {
         if self.keys.len() >= MAX_KEYS_OF_SHARD && !self.keys.contains_key(&hash) {
-            // None of these is later.
+            // None of them is later.
             self.all = self.last;
             self.keys.clear();
         }
@@ -140,7 +141,7 @@ impl PurgeLog {
         self.last = self.last.max(number);
     }
 
-    /// All that `meant` stands for was purged.
+    /// Adds the purge of a pattern.
     pub(super) fn add(&mut self, meant: &Arc<PurgePattern>, number: u64) {
         self.last = self.last.max(number);
         if **meant == PurgePattern::All {

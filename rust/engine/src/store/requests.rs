@@ -1,7 +1,7 @@
-//! How requests went that came by way of a cache, by route: each is counted once, when it is known what it gets.
+//! Results of requests through a cache, by route. Each request is counted once, when its result is known.
 //!
-//! The invariant: a hit writes no memory that another thread writes as well. Each thread counts for itself, and whoever
-//! wants to know adds up. Names are those of routes, which an operator has declared, and there is a bound to them.
+//! The invariant: a hit writes no memory that another thread writes. Each thread counts for itself, and a reader adds
+//! up. Names are those of declared routes, and bounded.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -10,16 +10,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::cache::CacheStatus;
 use crate::sync::{Arc, Mutex, lock};
 
-/// Names of routes that are told apart; what is beyond is counted together. Arbitrary, as for all requests.
+/// The limit of route names; further ones are counted together. Arbitrary, as for all requests.
 const MAX_ROUTES: usize = 256;
 
-/// What is beyond [`MAX_ROUTES`] is called.
+/// The name of routes above [`MAX_ROUTES`].
 const OTHER: &str = "other";
 
-/// Threads that count for themselves; beyond, two share what they count in. Arbitrary.
+/// Threads with counters of their own; above this number two share them. Arbitrary.
 const STRIPES: usize = 16;
 
-/// What a request got. The order is that of the counters.
+/// The result of a request, in the order of the counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CacheResult {
     Hit,
@@ -33,22 +33,22 @@ pub(super) enum CacheResult {
 
 const RESULTS: usize = CacheResult::Error as usize + 1;
 
-/// How requests went so far. Each is in one of these; one whose client left before it was known is in none.
+/// Numbers of requests by result. A request whose client left before the result is in none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequestStats {
-    /// Answered with a fresh stored response, and nobody was asked (`hit`).
+    /// Answered with a fresh stored response, without the origin (`hit`).
     pub hits: u64,
-    /// Answered with a stale one: while it was fetched anew, in place of an error, or because the client did not mind.
+    /// Answered with a stale response: during its revalidation, in place of an error, or because the client accepts it.
     pub stale: u64,
-    /// Answered with a stored one that the origin has just confirmed (`fwd-status=304`).
+    /// Answered with a stored response that the origin has just confirmed (`fwd-status=304`).
     pub revalidated: u64,
-    /// Answered with what another request had fetched (`collapsed`).
+    /// Answered with the response that another request has fetched (`collapsed`).
     pub collapsed: u64,
-    /// Answered with what the origin sent, and that was stored (`fwd`, `stored`).
+    /// Answered with the origin's response, which was stored (`fwd`, `stored`).
     pub misses: u64,
-    /// Answered with what the origin sent, and that was not stored (`fwd`).
+    /// Answered with the origin's response, which was not stored (`fwd`).
     pub passed: u64,
-    /// Answered with an error of the gateway's own: the origin failed, or was not to be asked.
+    /// Answered with an error of the gateway: the origin failed, or must not be asked.
     pub errors: u64,
 }
 
@@ -65,19 +65,19 @@ impl AddAssign for RequestStats {
     }
 }
 
-/// The counters of a cache, by the name of the route.
+/// The counters of a cache by the name of the route.
 #[derive(Debug, Default)]
 pub(super) struct Routes(Mutex<BTreeMap<Box<str>, Arc<Requests>>>);
 
 impl Routes {
-    /// Those of `name`. What is declared again goes on counting.
+    /// The counters of `name`. A route that is declared again keeps its counters.
     pub(super) fn of(&self, name: &str) -> Arc<Requests> {
         let mut routes = lock(&self.0);
         let name = if routes.contains_key(name) || routes.len() < MAX_ROUTES { name } else { OTHER };
         Arc::clone(routes.entry(name.into()).or_default())
     }
 
-    /// How requests went, in the order of the names.
+    /// The statistics in the order of the names.
     pub(super) fn stats(&self) -> Vec<(Box<str>, RequestStats)> {
         lock(&self.0).iter().map(|(name, requests)| (name.clone(), requests.stats())).collect()
     }
@@ -87,13 +87,13 @@ impl Routes {
 #[derive(Debug, Default)]
 pub(super) struct Requests([Stripe; STRIPES]);
 
-/// As large as what two neighbouring cache lines are fetched together: what one thread writes, another need not fetch.
+/// As large as two neighbouring cache lines, which are fetched together, so that threads do not share them.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Stripe([AtomicU64; RESULTS]);
 
 impl CacheResult {
-    /// Of a stored response that was served.
+    /// The result of a delivered stored response.
     pub(super) fn of(status: &CacheStatus) -> Self {
         match status {
             status if status.is_stale() => Self::Stale,
@@ -106,7 +106,7 @@ impl CacheResult {
 }
 
 impl Requests {
-    /// One more.
+    /// Counts a request.
     pub(super) fn count(&self, went: CacheResult) {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
@@ -117,7 +117,7 @@ impl Requests {
         counts[went as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// All together.
+    /// The sum over all threads.
     pub(super) fn stats(&self) -> RequestStats {
         let sum = |went: CacheResult| {
             self.0.iter().map(|stripe| stripe.0[went as usize].load(Ordering::Relaxed)).sum()

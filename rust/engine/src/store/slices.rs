@@ -1,9 +1,9 @@
-//! Reading a response slice by slice: each is looked for when it is wanted, and fetched if it is not there, while the one
-//! before it is read. What is in parts on disk is read so as well, whatever its parts are.
+//! Reads a response slice by slice: each is looked up, and fetched if it is missing, while the one before it is read. A
+//! response in parts on disk is read so as well, whatever its parts are.
 //!
-//! All of them are of one state: the one whose head the client has been sent. A reader holds the slice that it reads and
-//! the next, and no other, whatever is stored of the rest. Where the origin has another state by now its reading fails.
-//! What turns out damaged on disk, or is not given back in time, is fetched from the origin, in the middle of a slice too.
+//! All slices are of one state: the one whose head the client has been sent. A reader holds the slice that it reads and
+//! the next, and no other. If the origin has another state by now, reading fails. Bytes that are damaged on disk, or do
+//! not come in time, are fetched from the origin, also in the middle of a slice.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -24,56 +24,56 @@ use crate::pool::Slice;
 use crate::sync::Arc;
 use crate::wire::{EntityTag, Span};
 
-/// A response that is read slice by slice on behalf of one request.
+/// A response that is read slice by slice for one request.
 #[derive(Debug)]
 pub(super) struct Slices {
     access: Access,
     lookup: Arc<Lookup>,
-    /// What all of it must be of, without the bytes: else all that there were when it was asked for would be held.
+    /// The state of all slices, without bytes: otherwise all parts at the time of the request would be held.
     state: Arc<Object>,
-    /// None where it is in whatever parts have come.
+    /// `None` if it is in arbitrary parts.
     slicing: Option<Slicing>,
 }
 
-/// Bytes that are there or on their way.
+/// Stored or growing bytes.
 struct SliceBytes {
     reader: Reader,
-    /// How far they reach.
+    /// Their end in the response.
     end: u64,
 }
 
 type Finding = Pin<Box<dyn Future<Output = Result<SliceBytes>> + Send>>;
 
-/// What comes behind the slice that is read.
+/// The slice after the current one.
 enum NextSlice {
     Wanted,
     Finding(Finding),
     Found(Result<SliceBytes>),
 }
 
-/// Reads some bytes of it, in order.
+/// Reads a range, in order.
 pub(super) struct SliceReader {
     slices: Arc<Slices>,
     place: u64,
     end: u64,
-    /// What is read, and how far that goes.
+    /// The slice that is read.
     current: Option<SliceBytes>,
     next: NextSlice,
 }
 
-/// What is done for the next bytes, found out under the lock of the entry.
+/// How to get the next bytes, decided under the lock of the entry.
 enum SliceLookup {
     /// They can be read.
     There(SliceBytes),
-    /// They are in this file, from this place in it on, and up to there in the response.
+    /// They are in this file, from this offset in it, up to this offset in the response.
     OnDisk(Arc<StoredFile>, u64, u64),
     Wait(Wait),
-    /// There are none.
+    /// The response has no such bytes.
     End,
 }
 
 impl SliceBytes {
-    /// What can be read of `object` from `place` on, in one part, and up to `end` at most.
+    /// The bytes of `object` from `place` to `end` that can be read in one part.
     fn of(object: &Object, place: u64, end: u64) -> Option<Self> {
         if object.on_disk_at(place).is_some() {
             return None;
@@ -94,7 +94,7 @@ impl Slices {
         Arc::new(Self { access: access.clone(), lookup: Arc::clone(lookup), state, slicing })
     }
 
-    /// Reads `span`, or all of it. What can be read at once of its beginning in `object` is not looked for again.
+    /// Reads `span`, or all bytes. Bytes at its beginning that `object` has in memory are not looked up again.
     pub(super) fn read(self: &Arc<Self>, span: Option<Span>, object: &Object) -> SliceReader {
         let length = self.state.stored.length().unwrap_or_default();
         let (place, end) = span.map_or((0, length), |span| (span.start(), span.end()));
@@ -102,14 +102,14 @@ impl Slices {
         SliceReader { slices: Arc::clone(self), place, end, current, next: NextSlice::Wanted }
     }
 
-    /// Where the slice ends that has the byte at `place`; at `end`, where it is not in slices.
+    /// The end of the slice with the byte at `place`; `end` without slices.
     fn end_of_slice(&self, place: u64, end: u64) -> u64 {
         let slice = self.slicing.and_then(|slicing| slicing.at(place));
         slice.map_or(end, |slice| slice.end().min(end))
     }
 
-    /// What is fetched where the byte at `place` cannot be read of what is `there`: its slice; of what is not in slices the
-    /// part that has it, or what is missing up to the next.
+    /// The span to fetch if the byte at `place` cannot be read: its slice; without slices the part on disk that has it,
+    /// or the gap up to the next part.
     fn missing(&self, there: Option<&Object>, place: u64, end: u64) -> Option<Span> {
         if let Some(slicing) = self.slicing {
             return slicing.at(place);
@@ -204,19 +204,19 @@ impl Slices {
     }
 }
 
-/// What whoever is in the middle of a response is told when there is no more of it.
+/// The error of a reader in the middle of a response that the origin has replaced.
 pub(super) fn changed() -> Error {
-    Code::ObjectChanged.error("the origin no longer has what was being read slice by slice")
+    Code::ObjectChanged.error("the origin has replaced the response that was being read slice by slice")
 }
 
-/// Whether that is how a disk has failed, which the origin stands in for.
+/// Whether this is an error of the disk, after which the origin is asked.
 fn is_of_disk(error: &Error) -> bool {
     matches!(error.code(), Code::CacheDamaged | Code::CacheDiskTimeout)
 }
 
 impl SliceReader {
-    /// The next bytes. `held` is what those before take that have not been sent: a slice is not begun before all of the
-    /// one before it has been, whatever room there is for small pieces.
+    /// The next bytes. `held`: bytes of earlier pieces that have not been sent. The next slice is not begun before all
+    /// of the current one has been sent, whatever room there is for small pieces.
     pub(super) fn poll_next(
         &mut self,
         context: &mut Context<'_>,
@@ -233,7 +233,8 @@ impl SliceReader {
                     match next {
                         Poll::Ready(Some(Ok(piece))) => {
                             self.place += piece.len() as u64;
-                            // Now, and not with the last piece: the next slice comes while this one is read.
+                            // Now, and not with the last piece, so that the next slice comes while this one
+                            // is read.
                             self.look_ahead(behind, context);
                             return Poll::Ready(Some(Ok(piece)));
                         }
@@ -242,7 +243,7 @@ impl SliceReader {
                             return Poll::Ready(Some(Err(Code::BadPart.error(ended))));
                         }
                         Poll::Ready(Some(Err(error))) if is_of_disk(&error) => {
-                            // Nobody has seen anything of what is still wanted: it is looked for anew.
+                            // None of the remaining bytes has been sent: they are looked up again.
                             current.end = self.place;
                             self.next = NextSlice::Wanted;
                             continue;
@@ -259,7 +260,7 @@ impl SliceReader {
                 let detail = "what was read of the slice before has to be sent first";
                 return Poll::Ready(Some(Err(Code::WindowHeld.error(detail))));
             }
-            // What has been read is released before more is waited for.
+            // The current slice is released before the next one is waited for.
             self.current = None;
             self.look_ahead(self.place, context);
             match std::mem::replace(&mut self.next, NextSlice::Wanted) {
@@ -273,7 +274,7 @@ impl SliceReader {
         }
     }
 
-    /// Has what begins at `place` looked for, or fetched, if it is wanted.
+    /// Looks up the slice that begins at `place`, or fetches it.
     fn look_ahead(&mut self, place: u64, context: &mut Context<'_>) {
         if place >= self.end {
             return;

@@ -1,5 +1,5 @@
-//! What one filler and its followers can do to a body at once, in every order. A wake-up that is lost is a deadlock,
-//! which loom reports.
+//! What one filler and its followers do to a body at once, in every order. A lost wake-up is a deadlock, which loom
+//! reports.
 
 use std::future::poll_fn;
 
@@ -12,7 +12,7 @@ use crate::pool::{Pool, Purpose, REGION};
 
 fn pool() -> Pool {
     let pool = Pool::new(config(REGION)).unwrap();
-    // Makes the headers before there are threads: loom does not see the OnceLock that orders their making.
+    // Makes the headers before there are threads: loom does not see the OnceLock that orders this.
     drop(pool.writer(REGION, Purpose::Bulk).unwrap());
     pool
 }

@@ -34,7 +34,7 @@ enum Then {
 }
 use Then::{Ends, Fails, Waits};
 
-/// What there is for the follower now, and what comes then.
+/// The bytes that the follower can read now, and what comes after them.
 fn read(follower: &mut Follower) -> (Vec<u8>, Then) {
     let mut bytes = Vec::new();
     loop {
@@ -48,7 +48,7 @@ fn read(follower: &mut Follower) -> (Vec<u8>, Then) {
 }
 
 #[test]
-fn whoever_comes_later_reads_from_the_first_byte_and_then_the_live_tail() {
+fn a_late_follower_reads_from_the_first_byte_and_then_the_live_tail() {
     let pool = Pool::new(config(REGION)).unwrap();
     let (body, filler) = Body::new(&budget());
     let mut first = Body::follow(&body, 0..u64::MAX);
@@ -66,7 +66,7 @@ fn whoever_comes_later_reads_from_the_first_byte_and_then_the_live_tail() {
 }
 
 #[test]
-fn all_who_wait_are_woken_by_a_piece_and_by_the_end_and_nobody_else_is() {
+fn only_followers_that_wait_are_woken_by_a_piece_and_by_the_end() {
     let pool = Pool::new(config(REGION)).unwrap();
     let (body, filler) = Body::new(&budget());
     let counts: [std::sync::Arc<Count>; 3] = Default::default();
@@ -119,7 +119,7 @@ fn the_filler_learns_that_the_last_follower_has_left() {
     assert_eq!(count.0.load(Ordering::Relaxed), 1);
     assert!(filler.poll_abandoned(&mut context).is_ready());
     let late = Body::follow(&body, 0..1);
-    assert!(filler.poll_abandoned(&mut context).is_pending(), "somebody has come");
+    assert!(filler.poll_abandoned(&mut context).is_pending(), "a follower has come");
     drop(late);
 }
 
@@ -184,7 +184,7 @@ fn a_body_that_is_thinned_out_keeps_what_its_slowest_reader_lacks() {
 }
 
 proptest! {
-    /// Whatever the pieces, the range and when the follower comes: it reads the bytes of its range, once.
+    /// A follower reads each byte of its range once, for all pieces, ranges and times at which it comes.
     #[test]
     fn any_range_of_any_pieces_is_read_as_the_bytes_it_covers(
         pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..12),

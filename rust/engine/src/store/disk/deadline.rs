@@ -1,24 +1,23 @@
-//! How long whoever waits for a reading of the disk waits, and whether a disk that has kept one waiting for longer is asked
-//! at all.
+//! The deadline of a read, and whether a disk that has missed it is read at all.
 //!
-//! A disk that hangs keeps its threads, and would keep everybody who asks for what is on it. It counts as hanging from when
-//! a reading has waited that long for a thread, all of which are kept, until any reading ends; meanwhile it is as if nothing
-//! were on it, but for one request at a time, now and then, which finds out whether it answers. One file that keeps one
-//! thread is that file's fault alone: the others are read on.
+//! A disk that hangs blocks its threads, and all requests for responses on it. It counts as hanging from the time when
+//! a read has waited for a free thread for the timeout, until any read ends. Meanwhile all responses on it are treated
+//! as missing, except for one request now and then, which finds out whether it answers. If one file blocks one thread,
+//! only that file is affected: the others are read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::sync::{Mutex, lock};
 
-/// How long a disk that hangs is left alone before one request asks it again. Arbitrary.
+/// How long a disk that hangs is left alone before one request tries it. Arbitrary.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
-/// The deadline of each reading, and what came of it.
+/// The deadline of each read, and the state of the disk.
 #[derive(Debug)]
 pub(crate) struct Deadline {
     limit: Duration,
-    /// From when on one may ask again, while it hangs.
+    /// While it hangs: from when on the next request may try it.
     retry: Mutex<Option<Instant>>,
     timeouts: AtomicU64,
 }
@@ -32,7 +31,7 @@ impl Deadline {
         self.limit
     }
 
-    /// Whether something may be read. While it hangs that is for one to find out, who is to ask at once.
+    /// Whether the caller may read now. While it hangs this is true for one caller, which must read at once.
     pub(crate) fn may_read(&self) -> bool {
         let mut retry = lock(&self.retry);
         match *retry {
@@ -45,12 +44,12 @@ impl Deadline {
         }
     }
 
-    /// A reading has ended.
+    /// A read has ended.
     pub(crate) fn record_answer(&self) {
         *lock(&self.retry) = None;
     }
 
-    /// Somebody has waited for as long as may be, and the disk hangs or only a file does.
+    /// A read has not ended in time; `is_hanging`: because of the disk, and not of one file.
     pub(crate) fn record_timeout(&self, is_hanging: bool) {
         // Relaxed: a count, which orders nothing.
         self.timeouts.fetch_add(1, Ordering::Relaxed);
@@ -59,7 +58,7 @@ impl Deadline {
         }
     }
 
-    /// How often.
+    /// The number of timeouts.
     pub(crate) fn timeouts(&self) -> u64 {
         self.timeouts.load(Ordering::Relaxed)
     }
@@ -83,7 +82,7 @@ mod tests {
         assert!(deadline.is_hanging() && !deadline.may_read());
         *lock(&deadline.retry) = Some(Instant::now());
         assert!(deadline.may_read(), "one");
-        assert!(!deadline.may_read(), "and nobody else");
+        assert!(!deadline.may_read(), "and no other request");
         deadline.record_answer();
         assert!(deadline.may_read() && deadline.may_read() && !deadline.is_hanging());
         assert_eq!(deadline.timeouts(), 2);

@@ -1,9 +1,9 @@
-//! The directory of a cache: 256 folders of files with names that are never used again, and one for what is being written.
+//! The directory of a cache: 256 folders of files whose names are never used again, and a folder for unfinished files.
 //!
-//! A file is renamed to its place when it is whole. Nothing is synchronised: what a crash of the machine has left half
-//! written does not have its checksums, and is as if it were not there. The invariants: nothing is removed here that does
-//! not have a name as this cache gives them, in a folder of its own; nothing is opened that is not a regular file, because
-//! a pipe in its place would hang whoever opens it; and what is stored here is for this user alone, whatever the umask.
+//! A complete file is renamed to its place. Nothing is synchronised: a file that a crash has left half written has
+//! wrong checksums, and counts as missing. The invariants: only files with names of this cache in its own folders are
+//! removed; only regular files are opened, because a pipe in their place would block the reader; only this user can
+//! read what is stored, for any umask.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -16,20 +16,20 @@ use crate::sync::{Mutex, lock};
 use crate::sys::descriptor::lock_file;
 use crate::sys::fork::Own;
 
-/// Where files are that are not whole.
+/// The folder of unfinished files.
 const UNFINISHED: &str = "unfinished";
 
-/// Of directories: what was stored for one client is not for other users of the machine.
+/// The mode of directories: other users of the machine must not read what was stored for one client.
 const PRIVATE: u32 = 0o700;
 
-/// A directory that this process alone uses. The lock goes with it.
+/// A directory that is locked by this process. The lock ends with the value.
 #[derive(Debug)]
 pub(crate) struct Directory {
     root: PathBuf,
     lock: Mutex<Option<Lock>>,
 }
 
-/// In this order: else a child could get the file between.
+/// In this order: otherwise a child could get the file in between.
 #[derive(Debug)]
 struct Lock {
     _own: Own,
@@ -37,10 +37,10 @@ struct Lock {
 }
 
 impl Directory {
-    /// Takes the directory, which is made if it is not there, and removes what a crash has left half written.
+    /// Locks the directory, creates it if it does not exist, and removes unfinished files of a crash.
     ///
     /// # Errors
-    /// `CACHE_DIRECTORY_TAKEN` if another has it, `CACHE_DIRECTORY_FAILED` if it cannot be made or written.
+    /// `CACHE_DIRECTORY_TAKEN` if another process has it, `CACHE_DIRECTORY_FAILED` if it cannot be created or written.
     pub(crate) fn open(root: &Path) -> Result<Self> {
         let failed = |error: io::Error| {
             Code::CacheDirectoryFailed
@@ -69,29 +69,29 @@ impl Directory {
         Ok(directory)
     }
 
-    /// Lets another have it. Nothing is to be written from now on.
+    /// Unlocks it. Nothing may be written afterwards.
     pub(crate) fn release(&self) {
         drop(lock(&self.lock).take());
     }
 
-    /// A name that no file has had: 64 random bits.
+    /// A new name: 64 random bits.
     pub(crate) fn new_name() -> u64 {
         RandomState::new().build_hasher().finish()
     }
 
-    /// Writes a file that is not to be found until [`Directory::finish`].
+    /// Begins a file, which is not found before [`Directory::finish`].
     pub(crate) fn begin(&self, name: u64) -> io::Result<File> {
         let file = regular(OpenOptions::new().write(true).create_new(true), &self.unfinished(name))?;
         file.set_permissions(Permissions::from_mode(0o600))?;
         Ok(file)
     }
 
-    /// The file is whole.
+    /// The file is complete.
     pub(crate) fn finish(&self, name: u64) -> io::Result<()> {
         fs::rename(self.unfinished(name), self.place(name))
     }
 
-    /// The file will not be whole.
+    /// Removes an unfinished file.
     pub(crate) fn give_up(&self, name: u64) -> io::Result<()> {
         fs::remove_file(self.unfinished(name))
     }
@@ -108,7 +108,7 @@ impl Directory {
         fs::remove_file(self.place(name))
     }
 
-    /// The names of a folder's files. What else is there, a pipe or a link, is left alone.
+    /// The names of the files of a folder. Other things, such as a pipe or a link, are ignored.
     pub(crate) fn names(&self, folder: u8) -> io::Result<Vec<u64>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(self.folder(folder))? {
@@ -132,8 +132,8 @@ impl Directory {
     }
 }
 
-/// Makes a directory for this user alone, whatever the umask, unless it is there. Not its parents: where the disk is that was
-/// to be mounted there, nobody wants the cache to be beside it.
+/// Creates a directory for this user alone, for any umask, unless it exists. Parents are not created: if the disk is
+/// not mounted there, the cache must not fill the one below.
 fn make(directory: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(PRIVATE).create(directory) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
@@ -141,7 +141,7 @@ fn make(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// The same of a folder of the cache, which is for this user alone also where it was there. A link in its place is an error.
+/// The same for a folder of the cache, whose mode is set even if it exists. A link in its place is an error.
 fn make_own(folder: &Path) -> io::Result<()> {
     make(folder)?;
     let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
@@ -149,7 +149,7 @@ fn make_own(folder: &Path) -> io::Result<()> {
     opened.set_permissions(Permissions::from_mode(PRIVATE))
 }
 
-/// Opens a regular file. What else has its name is not waited for, followed or read.
+/// Opens a regular file. Anything else with its name is not waited for, followed or read.
 fn regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let file = options.mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     if !file.metadata()?.is_file() {

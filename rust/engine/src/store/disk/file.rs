@@ -1,4 +1,4 @@
-//! What is known in memory of one file: where its parts are, and its place in the order of leaving the disk.
+//! A file of the cache, as known in memory: its layout, and its item in the eviction order of the disk.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -8,14 +8,14 @@ use crate::cache::Key;
 use crate::stream::Ending;
 use crate::sync::Arc;
 
-/// A file that holds the body of a stored response. It is removed by name when the index has let go of it; whoever reads
-/// it reads on.
+/// A file with the body of a stored response. It is removed by name when the index no longer refers to it; its readers
+/// go on.
 #[derive(Debug)]
 pub(crate) struct StoredFile {
     pub(crate) layout: Layout,
     pub(crate) item: Arc<Item<Key>>,
     pub(crate) ending: Ending,
-    // All Relaxed and without a partner: hints, or said under the lock of the order of leaving.
+    // All Relaxed without a partner: hints, or used under the lock of the eviction order.
     asked: AtomicU32,
     late: AtomicBool,
     damaged: AtomicBool,
@@ -29,22 +29,22 @@ impl StoredFile {
         Self { layout, item, ending, asked, late, damaged, removed }
     }
 
-    /// Notes that it is asked for, and says how often it was before.
+    /// Counts a read, and returns the number of earlier ones.
     pub(crate) fn ask(&self) -> u32 {
         self.asked.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Whether a reading of it keeps a thread for longer than anybody waits, while the disk gives back other files.
+    /// Whether a read of it has blocked a thread beyond the timeout, while other files can be read.
     pub(crate) fn is_late(&self) -> bool {
         self.late.load(Ordering::Relaxed)
     }
 
-    /// Says whether one does.
+    /// Sets [`StoredFile::is_late`].
     pub(crate) fn set_late(&self, late: bool) {
         self.late.store(late, Ordering::Relaxed);
     }
 
-    /// A part of it is not what was written.
+    /// Marks it as damaged: a checksum is wrong.
     pub(crate) fn damage(&self) {
         self.damaged.store(true, Ordering::Relaxed);
     }
@@ -53,7 +53,7 @@ impl StoredFile {
         self.damaged.load(Ordering::Relaxed)
     }
 
-    /// Says once that it is to be removed.
+    /// Marks it as removed; true for the first caller.
     pub(crate) fn remove(&self) -> bool {
         !self.removed.swap(true, Ordering::Relaxed)
     }
@@ -62,13 +62,13 @@ impl StoredFile {
         self.removed.load(Ordering::Relaxed)
     }
 
-    /// What it takes of the disk: whole pages, as file systems have them.
+    /// The bytes of its pages on disk.
     pub(crate) fn cost(&self) -> u64 {
         cost(self.layout)
     }
 }
 
-/// What a file of that layout takes of the disk.
+/// The bytes of the pages of a file with this layout.
 pub(crate) fn cost(layout: Layout) -> u64 {
     layout.size().unwrap_or(u64::MAX / 2).next_multiple_of(4096)
 }

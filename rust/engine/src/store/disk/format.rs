@@ -1,56 +1,56 @@
-//! How a stored response, or a part of one, lies in its file: a head of whole pages, the body, and a checksum for each
-//! block of the body.
+//! The format of a file with a stored response or a part of one: a head of whole pages, the body, and a checksum for
+//! each block of the body.
 //!
 //! ```text
-//!   prefix │ what is known of it │ zeros to the page │ body … │ sum of block 0 │ sum of block 1 │ …
+//!   prefix │ encoded head │ zeros to the page │ body … │ sum of block 0 │ sum of block 1 │ …
 //! ```
 //!
-//! Pure functions over bytes. The invariant: a head with any byte changed is none, and neither is one of another file; a
-//! block with any byte changed, or one that belongs elsewhere, does not have its sum. Sums are of 64 bits: what chance
-//! has damaged is taken for whole once in 10^19 times. They do not guard against who can write to the directory.
+//! Pure functions over bytes. The invariant: a head with any byte changed, or of another file, is not accepted; a block
+//! with any byte changed, or in another place, does not have its sum. Sums have 64 bits: random damage goes undetected
+//! once in 10^19 times. They do not protect against a process that can write to the directory.
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
 use crate::cache::{Content, Key, Reading, Stored, Writing};
 
-/// Bytes of a block, each of which is verified by itself: one slab, so that it is read in one piece. A small range costs
-/// the reading of one.
+/// Bytes of a block, the unit of verification: one slab, so that it is read in one piece. A small range costs the read
+/// of one block.
 pub const BLOCK: u64 = 64 * 1024;
 /// Bytes of a sum.
 pub const SUM: u64 = 8;
-/// What heads are multiples of.
+/// Heads are multiples of this.
 const PAGE: usize = 4096;
-/// The largest head that is read: more than any response that the origin's client lets through.
+/// The largest head: more than any response that the origin's client accepts.
 const MAX_HEAD: usize = 1 << 20;
-/// What an update may add to a head before it no longer fits where it is. Arbitrary; most change a date.
+/// The room for an update of the head in its place. Arbitrary; most updates change a date.
 const HEAD_SPARE: usize = 256;
 
-/// What a file begins with; of another version of the format nothing is read.
+/// The first bytes of a file. Other versions of the format are not read.
 pub const MAGIC: &[u8; 8] = b"penstock";
-/// Of the format.
+/// The version of the format.
 pub const VERSION: u64 = 3;
-/// Magic, version, bytes of what is known, of the head, of a block and of the body, name, sum.
+/// Magic, version, bytes of the encoded head, of the head with padding, of a block and of the body, name, sum.
 pub const PREFIX: usize = 64;
 
-/// What is known of a file's response.
+/// The decoded head of a file.
 #[derive(Debug)]
 pub struct Head {
-    /// What it is found by.
+    /// The key.
     pub key: Key,
-    /// All but the body. Of a part its content is that part.
+    /// The response without its body. Of a part its content is that part.
     pub stored: Stored,
-    /// As the origin wrote it.
+    /// The reason phrase of the origin.
     pub reason: Box<[u8]>,
-    /// What it can be purged by besides what its fields say.
+    /// Tags besides those of its fields.
     pub tags: Box<[Box<str>]>,
-    /// What followed the body.
+    /// The trailers.
     pub trailers: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Where in a file things are.
+/// The layout of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// The file's name, which no other has. All of its sums depend on it.
+    /// The name of the file, which is unique. All of its sums depend on it.
     pub name: u64,
     /// Bytes of the head.
     pub room: u32,
@@ -58,65 +58,66 @@ pub struct Layout {
     pub length: u64,
 }
 
-/// What of a response is written down.
+/// The parts of a response that are encoded.
 #[derive(Debug, Clone, Copy)]
 pub struct Known<'a> {
-    /// What it is found by.
+    /// The key.
     pub key: &'a Key,
-    /// All but the body. Of a part its content is that part, which is the body.
+    /// The response without its body. Of a part its content is that part.
     pub stored: &'a Stored,
-    /// As the origin wrote it.
+    /// The reason phrase of the origin.
     pub reason: &'a [u8],
-    /// What it can be purged by besides what its fields say.
+    /// Tags besides those of its fields.
     pub tags: &'a [Box<str>],
-    /// What followed the body.
+    /// The trailers.
     pub trailers: &'a [(Vec<u8>, Vec<u8>)],
 }
 
 impl Layout {
-    /// How many blocks the body has.
+    /// The number of blocks.
     pub fn blocks(self) -> u64 {
         self.length.div_ceil(BLOCK)
     }
 
-    /// Bytes of that block.
+    /// Bytes of a block.
     pub fn block_length(self, block: u64) -> usize {
         let length = self.length.saturating_sub(block * BLOCK).min(BLOCK);
         usize::try_from(length).unwrap_or_default()
     }
 
-    /// Where in the file that block begins.
+    /// The offset of a block in the file.
     pub fn block_place(self, block: u64) -> u64 {
         u64::from(self.room) + block * BLOCK
     }
 
-    /// Where in the file the sums begin.
+    /// The offset of the sums in the file.
     pub fn sums_place(self) -> u64 {
         u64::from(self.room) + self.length
     }
 
-    /// Bytes of the file; none if there can be no such file.
+    /// Bytes of the file; `None` if that is too large for a number.
     pub fn size(self) -> Option<u64> {
         u64::from(self.room).checked_add(self.length)?.checked_add(self.blocks().checked_mul(SUM)?)
     }
 
-    /// The sum that block `block` has if its bytes are `bytes`.
+    /// The sum of a block with these bytes.
     pub fn sum(self, block: u64, bytes: &[u8]) -> u64 {
         xxh3_64_with_seed(bytes, self.seed(block))
     }
 
-    /// The same sum, of bytes that come in pieces.
+    /// The same sum, of bytes in pieces.
     pub fn summing(self, block: u64) -> Xxh3 {
         Xxh3::with_seed(self.seed(block))
     }
 
-    /// A block that was written to a wrong place has a wrong sum there.
+    /// Seeded by its place: a block that was written to a wrong place has a wrong sum there.
     fn seed(self, block: u64) -> u64 {
         self.name.wrapping_add(block)
     }
 }
 
-/// The head of a file, in `room` bytes or in as many pages as it takes. None if it does not fit, and of several parts.
+/// Encodes the head of a file, in `room` bytes or in as many pages as it needs. `None` if it does not fit, or has
+/// several parts.
 pub fn encode(known: Known<'_>, name: u64, length: u64, room: Option<u32>) -> Option<(Layout, Vec<u8>)> {
     let mut body = Writing::default();
     body.text(known.key.as_str().as_bytes());
@@ -151,7 +152,7 @@ pub fn encode(known: Known<'_>, name: u64, length: u64, room: Option<u32>) -> Op
     Some((Layout { name, room: u32::try_from(room).ok()?, length }, head))
 }
 
-/// Bytes of a head that begins with `prefix`; none if it is no head.
+/// The bytes of the head with this `prefix`; `None` if it is not valid.
 pub fn room(prefix: &[u8; PREFIX]) -> Option<usize> {
     let mut numbers = Reading(prefix.strip_prefix(MAGIC)?);
     let (version, size, room) = (numbers.number()?, numbers.number()?, numbers.number()?);
@@ -166,8 +167,8 @@ pub fn seal(head: &mut [u8]) {
     head[PREFIX - 8..PREFIX].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// What [`encode`] has written for the file of that name, which has `size` bytes; nothing if a byte of it has changed, or
-/// the file is of another size than it says.
+/// Decodes a head of [`encode`] for the file `name` of `size` bytes; `None` if a byte has changed, or the file is of
+/// another size than the head says.
 pub fn decode(name: u64, head: &[u8], size: u64) -> Option<(Layout, Head)> {
     let prefix: &[u8; PREFIX] = head.first_chunk()?;
     if room(prefix)? != head.len() {
@@ -202,7 +203,7 @@ pub fn decode(name: u64, head: &[u8], size: u64) -> Option<(Layout, Head)> {
     from.0.is_empty().then_some((layout, Head { key, stored, reason, tags, trailers }))
 }
 
-/// Of all but the sum itself.
+/// The sum of all but the sum itself.
 fn head_sum(head: &[u8]) -> u64 {
     let mut sum = Xxh3::new();
     sum.update(&head[..PREFIX - 8]);

@@ -1,8 +1,7 @@
-//! Serving what is on disk: from its file, or by way of memory.
+//! Serves responses on disk: from the file, or through memory.
 //!
-//! What is asked for once is read from its file, for whoever asked. What is asked for again is brought back into memory,
-//! where all who ask from then on follow the one reading, as they do a fetch. Its file stays, so that it leaves memory
-//! again at no cost.
+//! The first request for a file reads it. The second reads it back into memory, where later requests follow the same
+//! read, as they do a fill. The file stays, so that the response is evicted from memory again at no cost.
 
 use std::future::poll_fn;
 
@@ -15,19 +14,19 @@ use super::{Disk, StoredFile, count};
 use crate::cache::Key;
 use crate::sync::Arc;
 
-/// What became of an object of which something was on disk.
+/// The result of loading an object that is on disk in part.
 #[derive(Debug)]
 pub(in super::super) enum Loaded {
     /// It can be read.
     Ready(Arc<Object>),
-    /// It is not there any more, or something newer is: look again.
+    /// It has been removed or replaced: look it up again.
     Gone,
-    /// It cannot be read now. The origin is to be asked, and what is stored stays.
+    /// It cannot be read now. The caller asks the origin; the stored response stays.
     Failed,
 }
 
 impl Cache {
-    /// Makes `object` such that it can be read from the byte at `place` of `stored_file` on.
+    /// Makes `object` readable from the byte at `place` of `stored_file`.
     pub(in super::super) async fn bring(
         self: &Arc<Self>,
         object: &Object,
@@ -37,12 +36,12 @@ impl Cache {
         match self.open(stored_file, place).await {
             Ok(bytes) => Loaded::Ready(Arc::new(object.readable(stored_file, bytes))),
             Err(ReadFailure::Failed) => Loaded::Failed,
-            // As if it were not there: the disk, or this file, is not asked again.
+            // Treated as missing: the disk, or this file, is not read again.
             Err(ReadFailure::Late | ReadFailure::Damaged) => Loaded::Gone,
         }
     }
 
-    /// What is in `stored_file`, such that it can be read: the byte at `place` of it has been read, and is what was stored.
+    /// Opens `stored_file` and reads and verifies the block with the byte at `place`.
     pub(in super::super) async fn open(
         self: &Arc<Self>,
         stored_file: &Arc<StoredFile>,
@@ -68,7 +67,7 @@ impl Cache {
         Ok(back.map_or(Bytes::File(opened), Bytes::Body))
     }
 
-    /// Has all of a file read into memory, if there is room and nobody else does.
+    /// Reads the whole file into memory, if there is room and it is not being read already.
     fn promote(self: &Arc<Self>, disk: &Disk, opened: &Arc<OpenFile>) -> Option<Arc<Body>> {
         let stored_file = opened.stored_file();
         if !self.make_room(usize::try_from(stored_file.layout.length).ok()?) {
@@ -92,21 +91,21 @@ impl Cache {
     }
 }
 
-/// Reads a file into memory, for all who follow. Dropped before its end, what it reads is on disk alone again.
+/// Reads a file into memory, for all followers. If it is dropped early, the response is on disk only again.
 struct Promotion {
     cache: Arc<Cache>,
     stored_file: Arc<StoredFile>,
-    /// By what it leaves memory.
+    /// The eviction item in memory.
     item: Arc<Item<Key>>,
     is_kept: bool,
 }
 
 impl Promotion {
     /// # Cancellation
-    /// Whoever follows is told that it has failed.
+    /// Followers get an error.
     async fn run(mut self, mut reader: FileReader, filler: Filler) {
         loop {
-            // A body that is kept is read for later requests as well.
+            // A retained body is read for later requests as well.
             let goes_on = || self.is_kept;
             let next =
                 poll_fn(|context| filler.poll_next(context, |context| reader.poll_next(context), goes_on));
@@ -114,7 +113,7 @@ impl Promotion {
                 None => break,
                 Some(Ok(piece)) => filler.push(piece),
                 Some(Err(error)) => {
-                    // Before they are told: whoever looks again then does not find it.
+                    // Before the followers get the error, so that a new lookup does not find the file.
                     if self.stored_file.is_damaged() || self.stored_file.is_late() {
                         self.cache.forget_file(&self.stored_file);
                     }
@@ -125,7 +124,7 @@ impl Promotion {
                 }
             }
             if self.is_kept && !self.cache.make_room(0) {
-                // Whoever reads it goes on; nobody else begins.
+                // Its readers go on; no request begins to read it.
                 self.leave();
                 filler.stop_retaining(PASS_THROUGH_WINDOW);
             }
@@ -137,7 +136,7 @@ impl Promotion {
         }
     }
 
-    /// Nobody finds it in memory from now on.
+    /// No request finds it in memory from now on.
     fn leave(&mut self) {
         self.is_kept = false;
         self.cache.drop_from_memory(&self.item);

@@ -1,9 +1,9 @@
-//! The tier of a cache that is on disk: what leaves memory and is still of use, one file a response, or a part of one.
+//! The disk tier of a cache: responses that leave memory and are still of use, one file for a response or a part.
 //!
-//! The index knows both tiers alike: a part of an object is in memory, on disk, or in both, and whatever removes it from the
-//! index removes its file. No file operation is made on an engine thread: some threads read, and one does all the rest. The
-//! invariants: nothing is served whose checksum is wrong; files take no more than the budget; a file that cannot be
-//! written, for whatever reason, costs nothing but itself.
+//! The index treats both tiers alike: a part of an object is in memory, on disk, or in both, and what removes it from
+//! the index removes its file. Engine threads do no file I/O: some threads read, and one does all the rest. The
+//! invariants: no bytes with a wrong checksum are served; files take no more than the budget; a file that cannot be
+//! written costs only itself.
 
 mod deadline;
 mod directory;
@@ -36,47 +36,49 @@ pub(super) use file::StoredFile;
 pub(super) use load::Loaded;
 pub(super) use read::{FileReader, OpenFile, ReadFailure};
 
-/// The part of the memory tier in which what leaves it waits to be written: an eighth. Whatever finds no room there is
-/// not written. More would be missed by what stays.
+/// The share of the memory tier in which evicted bodies wait to be written: an eighth. A body that finds no room there
+/// is not written. A larger share would be missed by the bodies that stay.
 const LEAVING_PART: usize = 8;
 
-/// Where the disk's tier is.
+/// The settings of the disk tier.
 #[derive(Debug, Clone)]
 pub struct DiskConfig {
-    /// Made if it is not there, in a directory that is.
+    /// Created if it does not exist; its parent must exist.
     pub directory: PathBuf,
-    /// What its files take at most, in bytes.
+    /// The limit of its files, in bytes.
     pub budget: u64,
-    /// How long anybody waits for the disk to give something back.
+    /// How long a request waits for a read.
     pub timeout: Duration,
 }
 
-/// What a disk's tier has done, and how full it is.
+/// Statistics of the disk tier.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DiskStats {
-    /// Responses that are on disk; of those in parts, the parts. So it is with all that is counted here.
+    /// Responses on disk; of a response in parts each part counts, as in all numbers here.
     pub objects: usize,
-    /// Bytes that their files take, whole pages.
+    /// Bytes of their files, in whole pages.
     pub used: u64,
-    /// Bytes that they may.
+    /// The limit, in bytes.
     pub limit: u64,
-    /// Whether what was there at the start has been looked through; until then nothing is written.
+    /// Whether the scan at the start is complete; before, nothing is written.
     pub ready: bool,
-    /// Answers out of files.
+    /// Answers from files.
     pub hits: u64,
-    /// Responses brought back into memory.
+    /// Responses that were read back into memory.
     pub promoted: u64,
     /// Responses written.
     pub written: u64,
-    /// Responses that left memory unwritten because too many left at once, or the disk had failed a moment ago.
+    /// Responses that were evicted from memory without being written, because too many were evicted at once or the disk
+    /// had just failed.
     pub skipped: u64,
-    /// Failures of writing, such as for want of space.
+    /// Failed writes, as for lack of space.
     pub failed: u64,
-    /// Files that were not what was written, and were dropped.
+    /// Files with wrong checksums, which were dropped.
     pub damaged: u64,
-    /// Times that somebody has waited for a reading for as long as may be.
+    /// Reads that did not end within the timeout.
     pub timeouts: u64,
-    /// Whether no reading has ended since the last of those: nothing is asked for that is on disk, and nothing written.
+    /// Whether no read has ended since the last timeout: then responses on disk are treated as missing, and nothing is
+    /// written.
     pub hanging: bool,
 }
 
@@ -90,10 +92,10 @@ struct Counts {
     damaged: AtomicU64,
 }
 
-/// How often an operator is told that the disk fails.
+/// How often a failure of the disk is logged.
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What the disk has said when it failed, and when that was told last.
+/// The last error of the disk, and when one was logged last.
 #[derive(Debug, Default)]
 struct DiskFailure {
     said: Option<String>,
@@ -105,14 +107,14 @@ struct DiskFailure {
 pub(super) struct Disk {
     directory: Arc<Directory>,
     queue: Arc<Queue>,
-    /// Who leaves the disk.
+    /// The eviction order of the files.
     eviction: Mutex<Eviction<Key>>,
     budget: u64,
     leaving_limit: usize,
     counts: Counts,
-    /// All that was there at the start has been looked at.
+    /// The scan at the start is complete.
     is_ready: AtomicBool,
-    /// Nothing is written until then: the disk has failed.
+    /// After a failure nothing is written until then.
     paused: Mutex<Option<Instant>>,
     trouble: Mutex<DiskFailure>,
     threads: Mutex<Option<DiskThreads>>,
@@ -123,7 +125,7 @@ pub(super) struct Disk {
 struct DiskThreads {
     readers: Vec<JoinHandle<()>>,
     writer: JoinHandle<()>,
-    /// Each disconnects with the last of its threads.
+    /// Each disconnects when the last of its threads has ended.
     reading: Receiver<Infallible>,
     writing: Receiver<Infallible>,
 }
@@ -144,17 +146,17 @@ impl Disk {
         })
     }
 
-    /// Bytes of memory that are kept free for what leaves it.
+    /// Bytes of memory that are reserved for bodies that wait to be written.
     pub(super) fn leaving_limit(&self) -> usize {
         self.leaving_limit
     }
 
-    /// Bytes of memory that leave it once they are written.
+    /// Bytes of memory that wait to be written.
     pub(super) fn leaving(&self) -> usize {
         self.queue.leaving()
     }
 
-    /// How many responses are on it.
+    /// The number of responses.
     pub(super) fn objects(&self) -> usize {
         lock(&self.eviction).len()
     }
@@ -182,17 +184,17 @@ impl Disk {
         }
     }
 
-    /// Whether it gives nothing back.
+    /// Whether it hangs.
     pub(super) fn is_hanging(&self) -> bool {
         self.queue.deadline.is_hanging()
     }
 
-    /// Whether it may be asked to read now.
+    /// Whether it may be read now.
     pub(super) fn may_read(&self) -> bool {
         self.queue.deadline.may_read()
     }
 
-    /// How it has failed, for the operator: at most once in [`REPORT_INTERVAL`].
+    /// A failure to log: at most one in [`REPORT_INTERVAL`].
     pub(super) fn trouble(&self) -> Option<Error> {
         let mut trouble = lock(&self.trouble);
         if trouble.told.is_some_and(|told| told.elapsed() < REPORT_INTERVAL) {
@@ -210,8 +212,8 @@ impl Disk {
     }
 }
 
-/// One more.
+/// Increments a counter.
 fn count(count: &AtomicU64) {
-    // Relaxed: it orders nothing.
+    // Relaxed: a count.
     count.fetch_add(1, Ordering::Relaxed);
 }

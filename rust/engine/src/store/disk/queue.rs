@@ -1,9 +1,9 @@
-//! What the file threads have before them: reads, which somebody waits for, and what the one writing thread does.
+//! The work queue of the file threads: reads, for which requests wait, and tasks of the writing thread.
 //!
-//! Reads are bounded by who waits for them, each with memory of its own. What is to be written is bounded in bytes:
-//! whoever finds no room keeps nothing there. Removals and changes of heads are small, and never refused. Removals go
-//! before all else, because they make room. Changes take turns with what is to be written: a large object has thousands of
-//! files, and all of their heads change when it is confirmed.
+//! Reads are bounded by the requests that wait, each with memory of its own. Writes are bounded in bytes: a body that
+//! finds no room is not written. Removals and updates of heads are small, and never refused. Removals go before all
+//! else, because they make room. Updates and writes take turns: a large object has thousands of files, and all of their
+//! heads change when it is confirmed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -21,18 +21,18 @@ use super::file::StoredFile;
 use crate::cache::Key;
 use crate::sync::{Arc, Mutex, MutexGuard, lock};
 
-/// What the writing thread does.
+/// A task of the writing thread.
 #[derive(Debug)]
 pub(crate) enum DiskTask {
-    /// The head of a file is out of date.
+    /// Write the head of a file again.
     Change(Arc<StoredFile>),
-    /// A file that nothing refers to any more.
+    /// Remove a file, by name.
     Remove(u64),
-    /// What leaves memory.
+    /// Write a body that is evicted from memory.
     Keep(PendingWrite),
 }
 
-/// A whole body, or a part, that leaves memory by way of `item`, and what it takes there until then.
+/// A body, whole or a part, that is evicted from memory once it is written, and its cost until then.
 #[derive(Debug)]
 pub(crate) struct PendingWrite {
     pub(crate) item: Arc<Item<Key>>,
@@ -46,9 +46,9 @@ impl PendingWrite {
     }
 }
 
-/// What one of the threads that read does for somebody who waits for it.
+/// A read, for a request that waits.
 pub(crate) trait ReadTask: Send {
-    /// Whether anybody does.
+    /// Whether the request still waits.
     fn is_wanted(&self) -> bool;
     fn read(self: Box<Self>);
 }
@@ -64,12 +64,12 @@ impl<T: Send, F: FnOnce() -> T + Send> ReadTask for Request<T, F> {
     }
 
     fn read(self: Box<Self>) {
-        // Nobody is there if the client has left.
+        // The receiver is gone if the client has left.
         drop(self.reply.send((self.work)()));
     }
 }
 
-/// A reading that no thread has begun.
+/// A read that no thread has begun.
 struct PendingRead {
     /// The name of its file.
     name: u64,
@@ -77,33 +77,33 @@ struct PendingRead {
     reading: Box<dyn ReadTask>,
 }
 
-/// Threads that read, so that as many reads of pages that are not in memory are before the disk at once. Arbitrary.
+/// The number of reading threads, so that as many reads of uncached pages are at the disk at once. Arbitrary.
 pub(super) const READERS: usize = 4;
 
-/// The most threads that read one file at once: half of them, so that one that hangs leaves others to read the rest.
+/// The limit of threads that read one file: half of them, so that a file that hangs leaves threads for the others.
 const MAX_READERS_OF_FILE: usize = READERS / 2;
 
 #[derive(Default)]
 struct State {
     reads: VecDeque<PendingRead>,
-    /// The names of the files that threads read.
+    /// The names of the files that are being read.
     reading: Vec<u64>,
     removals: VecDeque<u64>,
-    /// By name: what changes again before its turn has come is written once.
+    /// By name: a second update before the first is written replaces it.
     changes: BTreeMap<u64, Arc<StoredFile>>,
     writes: VecDeque<PendingWrite>,
-    /// What was done last was a change.
+    /// The last task was an update of a head.
     has_changed: bool,
-    /// Bytes of memory that leave once they are written.
+    /// Bytes of memory that wait to be written.
     leaving: usize,
-    /// From when on nothing is put in, and until when the rest may be written.
+    /// Set when the queue is closed: until when the rest may be written.
     closed: Option<Instant>,
-    /// The writing thread has been told that there is nothing more.
+    /// The writing thread has ended.
     ended: bool,
 }
 
 impl State {
-    /// Whether a thread that is free would begin it.
+    /// Whether a free thread would begin this read.
     fn may_read(&self, waiting: &PendingRead) -> bool {
         self.reading.iter().filter(|name| **name == waiting.name).count() < MAX_READERS_OF_FILE
     }
@@ -126,18 +126,18 @@ impl State {
     }
 }
 
-/// Shared by those who ask and the threads.
+/// Shared by the engine threads and the file threads.
 pub(crate) struct Queue {
     pub(crate) deadline: Deadline,
     state: Mutex<State>,
     for_reading: Condvar,
     for_writing: Condvar,
-    /// Chores that are over.
+    /// The number of completed tasks.
     done: AtomicU64,
 }
 
 impl Queue {
-    /// `limit` is how long anybody waits for a reading.
+    /// `limit`: how long a read may take.
     pub(crate) fn new(limit: Duration) -> Self {
         Self {
             deadline: Deadline::new(limit),
@@ -148,19 +148,19 @@ impl Queue {
         }
     }
 
-    /// A task is over.
+    /// Counts a completed task.
     pub(crate) fn count_task(&self) {
         // Relaxed: a count, which orders nothing.
         self.done.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many are.
+    /// The number of completed tasks.
     pub(crate) fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Has a thread do `work` with the file `name`, and gives what it gives. Dropped unrun once the queue is closed: whoever waits is told by
-    /// that.
+    /// Runs `work` with the file `name` on a reading thread. If the queue is closed, `work` is dropped and the receiver
+    /// gets an error.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         name: u64,
@@ -177,30 +177,30 @@ impl Queue {
         answer
     }
 
-    /// Does as [`Queue::ask`], and waits, for as long as may be. None where that was not long enough, or the queue is closed.
-    /// Not on an engine thread.
+    /// As [`Queue::ask`], blocking. `None` after the timeout, or if the queue is closed. Not for engine threads.
     pub(crate) fn wait_for<T: Send + 'static>(
         &self,
         name: u64,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let (reply, answer) = sync_channel(1);
-        // The other side waits for nothing: it may have left.
+        // The sender does not wait: the receiver may be gone.
         let _wanted = self.ask(name, move || drop(reply.send(work())));
         answer.recv_timeout(self.deadline.limit()).ok()
     }
 
-    /// Whether nothing more is taken.
+    /// Whether the queue is closed.
     pub(crate) fn is_closed(&self) -> bool {
         lock(&self.state).closed.is_some()
     }
 
-    /// Somebody has waited for `stored_file`, if it was known, for too long, and no longer does. Says whether the disk hangs, and not
-    /// that file alone. What nobody waits for leaves, with its memory: the threads may be kept for hours.
+    /// A read of `stored_file`, if it was known, has not ended in time. Returns whether the disk hangs, and not that
+    /// file alone. Reads for which no request waits are dropped with their memory: the threads may be blocked for
+    /// hours.
     pub(crate) fn record_timeout(&self, stored_file: Option<&StoredFile>) -> bool {
         let (is_hanging, unwanted) = {
             let mut state = lock(&self.state);
-            // No thread has been free for as long.
+            // No thread has been free for the timeout.
             let is_late = |waiting: &PendingRead| waiting.since.elapsed() >= self.deadline.limit();
             let is_hanging = state.reads.iter().any(|waiting| is_late(waiting) && state.may_read(waiting));
             let reads = std::mem::take(&mut state.reads);
@@ -217,13 +217,12 @@ impl Queue {
         is_hanging
     }
 
-    /// The file of that name is to go. Never refused while there is somebody to do it: what is written last may have others
-    /// removed.
+    /// Queues the removal of a file. Never refused while the writing thread runs: the last write may evict other files.
     pub(crate) fn remove(&self, name: u64) {
         self.add(|state| state.removals.push_back(name));
     }
 
-    /// The heads of `files` are to be written anew. Never refused either.
+    /// Queues updates of heads. Never refused either.
     pub(crate) fn change<'a>(&self, files: impl Iterator<Item = &'a Arc<StoredFile>>) {
         let named = files.map(|stored_file| (stored_file.layout.name, Arc::clone(stored_file)));
         self.add(|state| state.changes.extend(named));
@@ -238,7 +237,7 @@ impl Queue {
         }
     }
 
-    /// Takes what is to be written, unless more than `most` bytes would leave at once.
+    /// Queues a write, unless more than `most` bytes would wait.
     pub(crate) fn keep(&self, leaving: PendingWrite, most: usize) -> bool {
         let mut state = lock(&self.state);
         let together = state.leaving.saturating_add(leaving.cost);
@@ -252,17 +251,17 @@ impl Queue {
         true
     }
 
-    /// So many bytes have left.
+    /// These bytes have been written or dropped.
     pub(crate) fn has_left(&self, cost: usize) {
         lock(&self.state).leaving -= cost;
     }
 
-    /// Bytes of memory that leave once they are written.
+    /// Bytes of memory that wait to be written.
     pub(crate) fn leaving(&self) -> usize {
         lock(&self.state).leaving
     }
 
-    /// Waits for something to read, and reads it if somebody waits for it. False when the queue is closed.
+    /// Waits for a read and does it if it is still wanted. False when the queue is closed.
     pub(crate) fn read_next(&self) -> bool {
         let PendingRead { name, reading, .. } = {
             let mut state = lock(&self.state);
@@ -276,7 +275,7 @@ impl Queue {
                 state = wait(&self.for_reading, state);
             }
         };
-        // Clients leave while theirs waits.
+        // The client may have left meanwhile.
         if reading.is_wanted() {
             reading.read();
             self.deadline.record_answer();
@@ -287,13 +286,13 @@ impl Queue {
         }
         if state.reads.iter().any(|waiting| waiting.name == name) {
             drop(state);
-            // It may be its turn only now.
+            // Another read of this file may be possible now.
             self.for_reading.notify_one();
         }
         true
     }
 
-    /// Waits for something to do; none when the queue is closed, and nothing is left to do or the time for it is over.
+    /// Waits for a task; `None` when the queue is closed, and no task is left or the time is over.
     pub(crate) fn next_task(&self) -> Option<DiskTask> {
         let mut state = lock(&self.state);
         loop {
@@ -317,18 +316,18 @@ impl Queue {
         }
     }
 
-    /// What is small and is to be done now, for whoever is in the middle of something long; and whether to go on with it.
+    /// The next removal or update, for a long task that lets them go first; and whether to go on with the long one.
     pub(crate) fn next_small_task(&self) -> (Option<DiskTask>, bool) {
         let mut state = lock(&self.state);
         (state.removal().or_else(|| state.change()), state.closed.is_none())
     }
 
-    /// What is to be removed, for whoever needs the room.
+    /// The next removal, for a task that needs the room.
     pub(crate) fn removal(&self) -> Option<DiskTask> {
         lock(&self.state).removal()
     }
 
-    /// Takes nothing more, but for `last`, which is written until then.
+    /// Closes the queue. `last` is written if that ends before `until`.
     pub(crate) fn close(&self, last: Vec<PendingWrite>, until: Instant) {
         let dropped = {
             let mut state = lock(&self.state);
@@ -342,7 +341,7 @@ impl Queue {
         };
         self.for_reading.notify_all();
         self.for_writing.notify_all();
-        // Their memory goes here, and those who wait are told.
+        // Their memory is released here, and their requests get an error.
         drop(dropped);
     }
 }

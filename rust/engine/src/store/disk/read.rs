@@ -1,8 +1,8 @@
-//! Reads a response's bytes out of its file, block by block: the threads that read put each into memory of the pool, and
-//! verify it before anybody sees it.
+//! Reads the bytes of a response from its file, block by block: the reading threads read each into memory of the pool,
+//! and verify it before it is sent.
 //!
-//! Blocks are verified each time that they are read, not only the first time after a start: nothing is to be remembered
-//! of them, and what the disk damages later is found as well.
+//! Blocks are verified each time they are read, and not only the first time: nothing must be remembered, and later
+//! damage of the disk is found as well.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -25,31 +25,31 @@ use crate::error::{Code, Error, Result};
 use crate::pool::{Pool, Purpose, Slice, Writer};
 use crate::sync::{Arc, Mutex, lock};
 
-/// Blocks that are read before they are asked for, so that the disk and the client's socket are busy at once. They are
-/// on top of the client's window.
+/// The number of blocks that are read ahead, so that the disk and the client's socket are busy at once. They are on top
+/// of the client's window.
 const BLOCKS_AHEAD: usize = 2;
 
-/// A file that is being read, by any number of readers.
+/// An open file, for any number of readers.
 pub(crate) struct OpenFile {
     stored_file: Arc<StoredFile>,
     file: File,
     sums: Box<[u64]>,
-    /// The block that was read when the file was opened, for the first who wants it.
+    /// The block that was read when the file was opened, for the first reader that needs it.
     first: Mutex<Option<(u64, Slice)>>,
     queue: Arc<Queue>,
     pool: Pool,
 }
 
-/// Reads a part of a body, in order. As a follower of a body in memory.
+/// Reads a range of a body in order, as a follower of a body in memory does.
 #[derive(Debug)]
 pub(crate) struct FileReader {
     opened: Arc<OpenFile>,
     place: u64,
     end: u64,
-    /// The block that is asked for next.
+    /// The next block to request.
     next: u64,
     coming: VecDeque<PendingBlock>,
-    /// Until when the first of those is waited for, if it is.
+    /// The deadline of the first of them, while it is waited for.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -62,9 +62,9 @@ enum PendingBlock {
 /// Why a file cannot be read.
 #[derive(Debug)]
 pub(crate) enum ReadFailure {
-    /// It is not there, or not what was written: it never will be.
+    /// It is missing or damaged, for good.
     Damaged,
-    /// Something else, such as a want of descriptors or of memory.
+    /// Another error, such as a lack of descriptors or memory.
     Failed,
     /// The disk has not answered in time.
     Late,
@@ -110,7 +110,7 @@ fn open_now(
 ) -> std::result::Result<Arc<OpenFile>, ReadFailure> {
     let layout = stored_file.layout;
     let of_file = |error: io::Error| match error.raw_os_error() {
-        // The last where another program has it under a lease.
+        // The last one if another program has a lease on it.
         Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EWOULDBLOCK) => ReadFailure::Failed,
         _ => ReadFailure::Damaged,
     };
@@ -129,7 +129,7 @@ fn open_now(
 }
 
 impl OpenFile {
-    /// Reads a block and verifies it. Runs on a thread that reads.
+    /// Reads and verifies a block. Runs on a reading thread.
     fn read(&self, block: u64, mut writer: Writer) -> Result<Slice> {
         let layout = self.stored_file.layout;
         let length = layout.block_length(block);
@@ -143,7 +143,7 @@ impl OpenFile {
         Ok(writer.commit(length))
     }
 
-    /// Reads these bytes; what lies behind the end of the body is not there.
+    /// Reads this range of the body, up to its end.
     pub(crate) fn follow(opened: &Arc<Self>, range: Range<u64>) -> FileReader {
         let (place, end) = (range.start, range.end.min(opened.stored_file.layout.length));
         let next = place / BLOCK;
@@ -160,8 +160,8 @@ impl FileReader {
     /// The next bytes. `None` at the end.
     ///
     /// # Errors
-    /// `CACHE_DAMAGED` where the file does not have them as they were written, `CACHE_DISK_TIMEOUT` where the disk does not
-    /// answer, and what the pool says.
+    /// `CACHE_DAMAGED` if a checksum is wrong, `CACHE_DISK_TIMEOUT` if the disk does not answer in time, and errors of
+    /// the pool.
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Slice>>> {
         if self.place >= self.end {
             return Poll::Ready(None);
@@ -172,7 +172,7 @@ impl FileReader {
             }
         }
         let slice = match self.coming.front_mut() {
-            // The pool has no room, and wakes us.
+            // The pool has no room, and wakes this task.
             None => return Poll::Pending,
             Some(PendingBlock::Here(slice)) => Ok(slice.clone()),
             Some(PendingBlock::Asked(answer)) => match Pin::new(answer).poll(context) {
@@ -188,14 +188,14 @@ impl FileReader {
             Err(error) => return Poll::Ready(Some(Err(error))),
         };
         let first = self.place / BLOCK * BLOCK;
-        // All within one block, which fits into memory.
+        // All offsets are within one block, so that they fit.
         let within = |place: u64| usize::try_from(place - first).unwrap_or(usize::MAX).min(slice.len());
         let part = slice.slice(within(self.place)..within(self.end));
         self.place += part.len() as u64;
         Poll::Ready(Some(Ok(part)))
     }
 
-    /// Waits for the next block, for as long as may be.
+    /// Waits for the next block, up to the timeout.
     fn wait(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Slice>>> {
         let queue = &self.opened.queue;
         let limit = queue.deadline.limit();
@@ -209,7 +209,7 @@ impl FileReader {
         Poll::Ready(Some(Err(Code::CacheDiskTimeout.error(detail))))
     }
 
-    /// Asks for blocks as far ahead as it may.
+    /// Requests blocks as far ahead as allowed.
     fn ask(&mut self, context: &mut Context<'_>) -> Result<()> {
         while self.coming.len() < BLOCKS_AHEAD && self.next * BLOCK < self.end {
             let (opened, block) = (Arc::clone(&self.opened), self.next);

@@ -1,5 +1,5 @@
-//! What is on disk from before: looked through at the start, in the background. Heads are read, and bodies are not;
-//! whoever asks for what has not been found yet gets it from the origin.
+//! The scan at the start for files of an earlier process, in the background. It reads heads, not bodies; a response
+//! that it has not found yet is fetched from the origin.
 
 use std::fs::File;
 use std::io;
@@ -17,12 +17,12 @@ use crate::stream::Ending;
 use crate::sync::Arc;
 
 impl Cache {
-    /// Runs on the thread that writes, before it writes anything: until all is known, what there is room for is not.
+    /// Runs on the writing thread before it writes anything: the room is not known before the end of the scan.
     pub(super) fn scan(&self) {
         let Some(disk) = &self.disk else { return };
         for folder in 0..=u8::MAX {
             let Ok(names) = disk.directory.names(folder) else {
-                // Nothing of it will be found; it is looked through at the next start.
+                // Its files are not found before the next start.
                 count(&disk.counts.failed);
                 continue;
             };
@@ -33,7 +33,7 @@ impl Cache {
                         count(&disk.counts.damaged);
                         disk.remove(name);
                     }
-                    // It is looked at again at the next start.
+                    // It is tried again at the next start.
                     Some(Err(_)) | None => count(&disk.counts.failed),
                 }
                 loop {
@@ -46,12 +46,11 @@ impl Cache {
                 }
             }
         }
-        // Relaxed: a hint. Whoever closes does so from one thread, and joins this one.
+        // Relaxed: a hint. The thread that closes the cache joins this one.
         disk.is_ready.store(true, Ordering::Relaxed);
     }
 
-    /// Puts what was found into the index, beside parts of the same state; unless it has been purged or something newer is
-    /// there.
+    /// Adds a response to the index, beside parts of the same state, unless it has been purged or there is a newer one.
     fn offer(&self, disk: &Disk, layout: Layout, head: Head) {
         let Head { key, stored, reason, tags, trailers } = head;
         let hash = self.index.hash(&key);
@@ -59,7 +58,7 @@ impl Cache {
         let ending = Ending { trailers, ..Ending::default() };
         let stored_file = Arc::new(StoredFile::new(layout, item(stored.content.first().start()), ending));
         let object = Arc::new(Object::on_disk(stored, reason, tags, item, Arc::clone(&stored_file)));
-        // Before it can be found: whoever removes it from the index takes it out here as well.
+        // Before it is in the index: what removes it from there removes it from the eviction order too.
         disk.admit(&stored_file, &object);
         let since = RequestEpoch { requested: object.stored.freshness.received(), purge: 0, own_purge: None };
         match self.index.offer(&key, &object, since) {
@@ -70,8 +69,8 @@ impl Cache {
     }
 }
 
-/// The head of a file, as [`read_head`] has it; none if only that file does not come. One of the threads that read looks, so that
-/// what hangs keeps that one alone. A disk that hangs is waited for.
+/// The head of a file, as [`read_head`] gives it; `None` if the file blocks. A reading thread does it, so that only
+/// that thread is blocked. If the disk hangs it is waited for.
 fn look(disk: &Disk, name: u64) -> Option<io::Result<Option<(Layout, Head)>>> {
     loop {
         let directory = Arc::clone(&disk.directory);
@@ -83,7 +82,7 @@ fn look(disk: &Disk, name: u64) -> Option<io::Result<Option<(Layout, Head)>>> {
     }
 }
 
-/// The head of a file that is as long as it says.
+/// The head of a file of the right size.
 fn read_head(name: u64, file: &File) -> Option<(Layout, Head)> {
     let mut prefix = [0; PREFIX];
     file.read_exact_at(&mut prefix, 0).ok()?;

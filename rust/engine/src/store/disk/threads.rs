@@ -1,4 +1,4 @@
-//! The threads of a cache's disk: started with the cache, ended with it.
+//! The threads of the disk: started with the cache, ended with it.
 
 use std::convert::Infallible;
 use std::sync::Arc as Plain;
@@ -14,12 +14,11 @@ use super::{Disk, DiskThreads};
 use crate::error::{Code, Result};
 use crate::sync::{Arc, lock};
 
-/// For how long the threads are waited for at the end without a sign of life: a disk that is busy takes tenths of a second.
-/// Arbitrary.
+/// How long the threads may make no progress at the end. A busy disk needs tenths of a second. Arbitrary.
 const THREAD_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Cache {
-    /// Starts the threads, and with them the look at what is there.
+    /// Starts the threads, and with them the scan.
     pub(in super::super) fn start_disk(cache: &Plain<Self>) -> Result<()> {
         let Some(disk) = &cache.disk else { return Ok(()) };
         let failed =
@@ -34,7 +33,7 @@ impl Cache {
             });
             readers.push(reader.map_err(failed)?);
         }
-        // It does not keep the cache alive: one that is dropped ends its threads.
+        // It does not keep the cache alive: dropping the cache ends its threads.
         let (weak, queue) = (Plain::downgrade(cache), Arc::clone(&disk.queue));
         let (written, writing) = channel::<Infallible>();
         let writer = thread::Builder::new().name("penstock-write".to_owned()).spawn(move || {
@@ -53,17 +52,17 @@ impl Cache {
         Ok(())
     }
 
-    /// Writes what is in memory alone and still of use, for as long as `within`, and lets go of the directory's threads.
-    /// For an orderly end, when nothing is fetched any more: what is not written by then is lost with the memory.
+    /// Writes the bodies that are only in memory and still of use, for at most `within`, and releases the directory.
+    /// For an orderly end, when nothing is fetched any more: bodies that are not written by then are lost.
     ///
-    /// A disk that hangs is waited for no longer than for a reading, from its last sign of life on. False if it still keeps what is written: the directory
-    /// is taken then until it answers, or the process ends.
+    /// A disk that makes no progress is waited for as long as for a read. False if the writing thread is still blocked:
+    /// then the directory remains locked until the disk answers, or the process ends.
     pub fn close(&self, within: Duration) -> bool {
         let Some(disk) = self.disk.as_ref().filter(|_| !self.pool.dead()) else { return true };
         let Some(threads) = lock(&disk.threads).take() else { return true };
         let now = Self::now();
         let mut last = Vec::new();
-        // A directory that was not looked through may be fuller than it seems.
+        // A directory that was not scanned may be fuller than it seems.
         if disk.is_ready.load(Ordering::Relaxed) {
             self.index.each(|_, objects| {
                 for object in objects.iter().filter(|object| is_of_use(object, now)) {
@@ -74,7 +73,7 @@ impl Cache {
         let end = Instant::now() + within;
         disk.queue.close(last, end);
         let has_written = disk.has_written(&threads.writing, end);
-        // One that a file keeps has nothing to say to anybody.
+        // A thread that a file blocks has nothing to write.
         if has_ended(&threads.reading, Instant::now() + THREAD_TIMEOUT) {
             join(threads.readers);
         }
@@ -88,7 +87,7 @@ impl Cache {
 
 impl Drop for Cache {
     fn drop(&mut self) {
-        // The threads are not there in a forked child, and one of them may have held the lock.
+        // A forked child does not have the threads, and one of them may have held the lock.
         if let Some(disk) = self.disk.as_ref().filter(|_| !self.pool.dead()) {
             disk.queue.close(Vec::new(), Instant::now());
         }
@@ -96,8 +95,7 @@ impl Drop for Cache {
 }
 
 impl Disk {
-    /// Whether the thread that writes ends, which has until then to do so: a disk that gets nothing done for as long as anybody
-    /// waits for a reading hangs.
+    /// Whether the writing thread ends in time: a disk that completes no task for the read timeout hangs.
     fn has_written(&self, thread: &Receiver<Infallible>, end: Instant) -> bool {
         let limit = self.queue.deadline.limit().max(THREAD_TIMEOUT);
         loop {
@@ -112,7 +110,7 @@ impl Disk {
     }
 }
 
-/// Whether all threads have ended, by then.
+/// Whether all threads end before `until`.
 fn has_ended(threads: &Receiver<Infallible>, until: Instant) -> bool {
     let left = until.saturating_duration_since(Instant::now());
     matches!(threads.recv_timeout(left), Err(RecvTimeoutError::Disconnected))
@@ -120,7 +118,7 @@ fn has_ended(threads: &Receiver<Infallible>, until: Instant) -> bool {
 
 fn join(threads: Vec<JoinHandle<()>>) {
     for thread in threads {
-        // A panic of the thread has been printed by it; there is nothing to add when it is over.
+        // A panic of the thread has been printed; there is nothing to add.
         let _ = thread.join();
     }
 }

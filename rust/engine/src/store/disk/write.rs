@@ -1,4 +1,4 @@
-//! What leaves memory for the disk, and what leaves the disk: the work of the one thread that writes.
+//! Eviction from memory to disk and from disk: the work of the writing thread.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -20,31 +20,32 @@ use crate::cache::{Key, Time};
 use crate::stream::Ending;
 use crate::sync::{Arc, lock};
 
-/// What is of no use so soon is not written: live segments die before anybody would read them from the disk. Arbitrary.
+/// A response that expires within this time is not written: live segments expire before they would be read from disk.
+/// Arbitrary.
 const MIN_LIFETIME: Duration = Duration::from_secs(60);
 
-/// How long nothing is written after a failure. A full disk is not asked for each object, and is in use again soon after
+/// How long nothing is written after a failure. A full disk is not tried for each object, and is used again soon after
 /// there is space. Arbitrary.
 const WRITE_PAUSE: Duration = Duration::from_secs(5);
 
-/// Whether a response can be served, or confirmed, long enough from now for its writing to be worth it.
+/// Whether a response can be served, or validated, for long enough to be worth writing.
 pub(super) fn is_of_use(object: &Object, now: Time) -> bool {
     !object.stored.is_invalid
         && until(object, now).is_none_or(|until| until > seconds(now.plus(MIN_LIFETIME)))
 }
 
 impl Cache {
-    /// What memory has no room for: it goes on on disk, if it is there or can be.
+    /// Evicts the part of `item` from memory: it is written to disk first if it is not there, and can be.
     pub(in super::super) fn drop_from_memory(&self, item: &Arc<Item<Key>>) {
         let gone = self.index.with(item.value(), |entry| {
             let object = entry.having(item, |part| part.leaves_by(item))?;
             if self.keep(object, item) { None } else { entry.drop_from_memory(item) }
         });
-        // The bytes go here, outside the lock.
+        // The bytes are released here, outside the lock.
         drop(gone);
     }
 
-    /// Whether what leaves by way of `item` will be written. It can be read from memory until then.
+    /// Queues the part of `item` to be written, and returns whether it will be. It is read from memory until then.
     fn keep(&self, object: &Object, item: &Arc<Item<Key>>) -> bool {
         let (Some(disk), Some(body)) = (&self.disk, object.alone_of(item)) else { return false };
         if !is_of_use(object, Self::now()) {
@@ -58,14 +59,14 @@ impl Cache {
         is_taken
     }
 
-    /// What is known of `object` has changed: its files are to say so too.
+    /// Updates the heads of the files of `object`.
     pub(in super::super) fn change_files(&self, object: &Object) {
         if let Some(disk) = &self.disk {
             disk.queue.change(object.files());
         }
     }
 
-    /// Nothing refers to `stored_file` any more.
+    /// Removes a file to which nothing refers any more.
     pub(in super::super) fn remove_file(&self, stored_file: &Arc<StoredFile>) {
         if let Some(disk) = self.disk.as_ref().filter(|_| stored_file.remove()) {
             lock(&disk.eviction).remove(&stored_file.item);
@@ -76,14 +77,14 @@ impl Cache {
         }
     }
 
-    /// What is in `stored_file` is there no longer. What is in memory as well stays.
+    /// Removes a file from the index. Bytes in memory stay.
     pub(in super::super) fn forget_file(&self, stored_file: &Arc<StoredFile>) {
         let bytes = self.index.with(stored_file.item.value(), |entry| entry.drop_from_disk(stored_file));
         self.remove_file(stored_file);
         drop(bytes);
     }
 
-    /// Runs on the thread that writes.
+    /// Runs a task on the writing thread.
     pub(super) fn run_task(&self, task: DiskTask) {
         let Some(disk) = &self.disk else { return };
         match task {
@@ -96,14 +97,15 @@ impl Cache {
             DiskTask::Keep(leaving) => {
                 let cost = leaving.cost;
                 self.write(disk, &leaving);
-                // First: bytes that are gone and count as leaving still would make it seem that there is room.
+                // Before the memory is released: bytes that are released and still count would make it seem
+                // that there is room.
                 disk.queue.has_left(cost);
                 drop(leaving);
             }
         }
     }
 
-    /// What the head of `stored_file` is to say.
+    /// The object for the head of `stored_file`.
     fn known_of(&self, stored_file: &Arc<StoredFile>) -> Option<Object> {
         let is_meant = |part: &Part| part.is_in(stored_file);
         let item = &stored_file.item;
@@ -119,7 +121,7 @@ impl Cache {
             object.and_then(|object| object.known_of(item, is_meant))
         };
         let Some(known) = self.index.look(key, known).flatten() else {
-            // Purged, replaced or written while it waited.
+            // Purged, replaced or written meanwhile.
             return;
         };
         let written = if disk.is_paused() {
@@ -133,7 +135,7 @@ impl Cache {
             self.index.with(key, |entry| entry.change(item, is_meant, |part| part.file(&stored_file)));
         match self.known_of(&stored_file) {
             None => self.remove_file(&stored_file),
-            // Confirmed while it was written.
+            // It was confirmed meanwhile.
             Some(known) if head_of(&known, &stored_file).as_ref() != Some(&head) => {
                 disk.queue.change([&stored_file].into_iter());
             }
@@ -142,7 +144,7 @@ impl Cache {
         drop(bytes);
     }
 
-    /// Writes a file, and gives it and its head; none if the disk does not take it.
+    /// Writes a file, and returns it with its head; `None` if the disk does not take it.
     fn file(
         &self,
         disk: &Disk,
@@ -159,7 +161,7 @@ impl Cache {
         }
         if let Err(error) = write_file(&disk.directory, layout, &head, body) {
             disk.fail(&error);
-            // It may not even have been begun; and a later start removes what is left.
+            // It may not exist; a later start removes it otherwise.
             let _ = disk.directory.give_up(layout.name);
             return None;
         }
@@ -170,7 +172,7 @@ impl Cache {
         Some((stored_file, head))
     }
 
-    /// Removes what is missed least on disk until so many bytes more fit, and says whether they do.
+    /// Evicts from disk until `wanted` more bytes fit, and returns whether they do.
     pub(super) fn make_room_on_disk(&self, disk: &Disk, wanted: u64) -> bool {
         loop {
             let Some(room) = disk.budget.checked_sub(wanted) else { return false };
@@ -184,14 +186,14 @@ impl Cache {
             let Some(item) = item else { return false };
             self.drop_from_disk(&item);
         }
-        // What has just been evicted goes before anything takes its place.
+        // The evicted files are removed before anything takes their room.
         while let Some(task) = disk.queue.removal() {
             self.run_task(task);
         }
         true
     }
 
-    /// What the disk has no room for stays in memory, if it is there.
+    /// Evicts a part from disk. It stays in memory, if it is there.
     fn drop_from_disk(&self, item: &Arc<Item<Key>>) {
         let is_meant =
             |part: &Part| part.stored_file().is_some_and(|stored_file| Arc::ptr_eq(&stored_file.item, item));
@@ -207,7 +209,7 @@ impl Cache {
 }
 
 impl Disk {
-    /// `stored_file` counts from now on.
+    /// Adds a file to the eviction order.
     pub(super) fn admit(&self, stored_file: &StoredFile, object: &Object) {
         let now = Cache::now();
         lock(&self.eviction).insert(&stored_file.item, stored_file.cost(), until(object, now), seconds(now));
@@ -222,14 +224,14 @@ impl Disk {
         paused.is_some()
     }
 
-    /// The disk has refused a write.
+    /// A write has failed.
     fn fail(&self, error: &io::Error) {
         count(&self.counts.failed);
         *lock(&self.paused) = Some(Instant::now() + WRITE_PAUSE);
         lock(&self.trouble).said = Some(error.to_string());
     }
 
-    /// One that is gone already is as good as removed; one that cannot be removed is found at the next start.
+    /// A missing file is as good as removed; a file that cannot be removed is found at the next start.
     pub(super) fn remove(&self, name: u64) {
         match self.directory.remove(name) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => self.fail(&error),
@@ -237,8 +239,8 @@ impl Disk {
         }
     }
 
-    /// Writes the head of a file anew, in its place: one that is torn by a crash has a wrong checksum. Where that cannot
-    /// be done the file is of use until this process ends, and is none to the next.
+    /// Writes the head of a file again, in its place: a head that is torn by a crash has a wrong checksum. If it cannot
+    /// be written, the file is of use until this process ends, and not to the next.
     fn change(&self, known: &Object, stored_file: &StoredFile) {
         let blank = || vec![0; usize::try_from(stored_file.layout.room).unwrap_or_default()];
         let head = head_of(known, stored_file).unwrap_or_else(blank);
@@ -250,7 +252,7 @@ impl Disk {
     }
 }
 
-/// What the head of `stored_file` is to be where that is `known`; none if it does not fit.
+/// The head of `stored_file` for that object; `None` if it does not fit.
 fn head_of(known: &Object, stored_file: &StoredFile) -> Option<Vec<u8>> {
     let Layout { name, room, length } = stored_file.layout;
     encode(said_of(known, &stored_file.ending.trailers), name, length, Some(room)).map(|(_, head)| head)
@@ -269,14 +271,14 @@ fn write_file(directory: &Directory, layout: Layout, head: &[u8], body: &Arc<Bod
     directory.finish(layout.name)
 }
 
-/// Writes the body, and gives the sums of its blocks.
+/// Writes the body, and returns the sums of its blocks.
 fn write_body(file: &mut File, layout: Layout, body: &Arc<Body>) -> io::Result<Vec<u8>> {
     let mut follower = Body::follow(body, 0..u64::MAX);
     let mut context = Context::from_waker(Waker::noop());
     let mut sums = Vec::new();
     let mut written = 0;
     let mut sum = layout.summing(0);
-    // It is whole: it is never waited for.
+    // It is complete: the follower is never pending.
     while let Poll::Ready(Some(piece)) = follower.poll_next(&mut context) {
         let piece = piece.map_err(io::Error::other)?;
         file.write_all(&piece)?;

@@ -16,7 +16,7 @@ fn at(second: u64) -> Time {
     Time::from_millis((784_111_777 + second) * 1000)
 }
 
-/// What came at the second `received` for a request with `Origin: value`, with these fields besides.
+/// A response to a request with `Origin: value`, received at the second `received`, with `more` fields.
 fn object(value: &str, received: u64, more: &[(&str, &str)]) -> Arc<Object> {
     let asked = [(b"origin".as_slice(), value.as_bytes())];
     let request = Request::read("GET", TARGET, &asked);
@@ -29,7 +29,7 @@ fn object(value: &str, received: u64, more: &[(&str, &str)]) -> Arc<Object> {
     Arc::new(Object::whole(stored, b"OK", Item::new(1, key()), body))
 }
 
-/// What a request with `Origin: value` gets of it at the second 10, and how often selecting values were compared for that.
+/// The decision about a request with `Origin: value` at second 10, and the number of comparisons of selecting values.
 fn ask(entry: &Entry, value: &str) -> (Decision, usize) {
     let asked: &Lines<'_> = &[(b"origin".as_slice(), value.as_bytes())];
     let request = Request::read("GET", TARGET, asked);
@@ -80,7 +80,7 @@ fn the_oldest_variants_leave_for_one_more_than_there_may_be() {
     }
 }
 
-/// Each set of values that the origin has confirmed counts, or 64 times as many would be known as there may be.
+/// Each set of values that the origin has confirmed counts; otherwise there could be 64 times the limit.
 #[test]
 fn confirmed_values_count_as_variants() {
     let selection = (0..6).fold(object("http://0", 0, &[]).stored.selection.clone(), |all, number| {
@@ -106,7 +106,7 @@ fn what_can_be_joined_is_bounded() {
     assert!(entry.join(span(0)).is_none() && entry.lead(span(99)).is_some());
 }
 
-/// RFC 9111, section 4: of several the most recent, by Date.
+/// RFC 9111, section 4: the most recent response is used, by Date.
 #[test]
 fn a_late_older_answer_never_replaces_a_newer_one() {
     let date = |second| [("Date", at(second).to_string())];
@@ -130,7 +130,7 @@ fn a_late_older_answer_never_replaces_a_newer_one() {
     }
 }
 
-/// The same of a 304 that is overtaken by another.
+/// The same for a 304 that is overtaken by another.
 #[test]
 fn a_late_older_confirmation_does_not_make_a_newer_one_older() {
     let index = Index::new(10);

@@ -1,18 +1,18 @@
-//! What has left of late, by hashes of keys: as many as cost `limit` together.
+//! Evicted items by hashes of their keys: as many of the latest as cost `limit` together.
 //!
-//! A key that came back keeps its place in the line, and its cost, until it gets to the end. So the line is bounded, and
-//! nothing has to be looked for in it.
+//! A key that came back stays in the line, with its cost, until it is the oldest. So the line is bounded, and is never
+//! searched.
 
 use std::collections::{HashMap, VecDeque};
 
 pub(super) struct Ghost {
     limit: u64,
     bytes: u64,
-    /// The oldest first: keys, their costs, and what all that ever left cost together before.
+    /// The oldest first: key, cost, and `total` before the eviction.
     line: VecDeque<(u64, u64, u64)>,
-    /// What all that ever left cost together.
+    /// The cost of all items ever added.
     total: u64,
-    /// Those that have not come back, with what all before them cost: it tells the last leaving of a key from others.
+    /// The keys that have not come back, with `total` before their last eviction, which tells it from earlier ones.
     keys: HashMap<u64, u64>,
 }
 
@@ -35,7 +35,7 @@ impl Ghost {
         }
     }
 
-    /// If `key` is remembered: what has left since, itself included, in bytes. It is no longer remembered then.
+    /// The bytes that were evicted since `key`, including its own, if it is remembered. It is forgotten then.
     pub(super) fn take(&mut self, key: u64) -> Option<u64> {
         self.keys.remove(&key).map(|before| self.total - before)
     }

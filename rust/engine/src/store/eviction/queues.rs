@@ -1,11 +1,12 @@
-//! The small and the main queue: items in the order of their coming, each in a slot whose number stays while it is in.
+//! The small and the main queue: items in the order of their arrival, each in a slot whose number does not change while
+//! it is in.
 //!
-//! Slots are linked by numbers, so that an item is taken out of the middle in constant time and leaves nothing behind.
+//! Slots are linked by their numbers, so that an item is removed from the middle in constant time.
 
 use super::Item;
 use crate::sync::Arc;
 
-/// No slot.
+/// The number of no slot.
 pub(super) const NO_SLOT: u32 = u32::MAX;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,15 +18,15 @@ pub(super) enum Queue {
 pub(super) struct Slot<T> {
     pub(super) item: Arc<Item<T>>,
     pub(super) cost: u64,
-    /// The second in which it came.
+    /// The second in which it was added.
     pub(super) inserted: u32,
     pub(super) until: Option<u32>,
-    /// Of its hits, those that have brought it where it is.
+    /// The number of its hits that have been used up for trials and rounds.
     pub(super) spent: u32,
 }
 
 pub(super) struct Queues<T> {
-    /// What the small queue may cost before it gives way.
+    /// The bytes from which on the small queue evicts.
     pub(super) small: u64,
     nodes: Vec<Node<T>>,
     free: Vec<u32>,
@@ -51,10 +52,10 @@ impl<T> Queues<T> {
         Self { small, nodes: Vec::new(), free: Vec::new(), ends: [ends(), ends()] }
     }
 
-    /// Takes an item in, and returns the number of its slot.
+    /// Adds an item and returns the number of its slot.
     pub(super) fn add(&mut self, slot: Slot<T>, queue: Queue) -> u32 {
-        // A trial that would end all others is not given: what is larger than the small queue stays while there is room,
-        // and is the next to go when there is none. Asked for again, it will be in the main queue.
+        // An item that is larger than the small queue would end all other trials: it stays while there is
+        // room, and is evicted first. If it comes back, it will be in the main queue.
         let first = queue == Queue::Small && slot.cost > self.small;
         let node = Node { slot: Some(slot), queue, older: NO_SLOT, newer: NO_SLOT };
         let number = if let Some(number) = self.free.pop() {
@@ -70,7 +71,7 @@ impl<T> Queues<T> {
         number
     }
 
-    /// Lets an item begin anew, as the newest of the main queue.
+    /// Makes an item the newest of the main queue.
     pub(super) fn renew(&mut self, number: u32) {
         self.unlink(number);
         self.node(number).queue = Queue::Main;
@@ -91,7 +92,7 @@ impl<T> Queues<T> {
         *bytes = *bytes - before + cost;
     }
 
-    /// The queue that has to give, and its oldest item.
+    /// The queue that evicts next, and its oldest item.
     pub(super) fn next(&self) -> Option<(Queue, u32)> {
         let [small, main] = &self.ends;
         let queue =
@@ -100,12 +101,12 @@ impl<T> Queues<T> {
         (oldest != NO_SLOT).then_some((queue, oldest))
     }
 
-    /// The slot behind `number`, or the first.
+    /// The slot after `number`, or the first.
     pub(super) fn following(&self, number: u32) -> u32 {
         if number as usize + 1 < self.nodes.len() { number + 1 } else { 0 }
     }
 
-    /// What is in a slot, if anything is.
+    /// The content of a slot, if it is in use.
     pub(super) fn look(&self, number: u32) -> Option<&Slot<T>> {
         self.nodes.get(number as usize)?.slot.as_ref()
     }
@@ -140,7 +141,7 @@ impl<T> Queues<T> {
         self.join(queue, older, newer);
     }
 
-    /// Makes two items neighbours. Where one is nowhere, the other is at that end.
+    /// Makes two items neighbours. If one is no slot, the other is at that end.
     fn join(&mut self, queue: Queue, older: u32, newer: u32) {
         match self.nodes.get_mut(older as usize) {
             Some(node) => node.newer = newer,
@@ -163,7 +164,8 @@ impl<T> Queues<T> {
         self.nodes[number as usize].queue
     }
 
-    /// That both lists are whole in both directions, cost what they say, and share no slot; returns all slots in them.
+    /// Checks that both lists are linked in both directions, cost what they say and share no slot; returns all slots in
+    /// them.
     pub(super) fn check(&self) -> std::collections::BTreeSet<u32> {
         let mut seen = std::collections::BTreeSet::new();
         for queue in [Queue::Small, Queue::Main] {

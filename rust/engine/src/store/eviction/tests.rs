@@ -5,8 +5,8 @@ use super::*;
 const BUDGET: u64 = 1000;
 const SMALL: u64 = 100;
 
-/// The budget's worth of items of `cost` in the main queue, where each was brought by coming back; the small queue is
-/// empty. Their keys are from 1000 on.
+/// Items of `cost` that fill the budget, all in the main queue, because each came back; the small queue is empty. Their
+/// keys begin with 1000.
 fn with_main(rules: Rules, cost: u64) -> (Eviction<()>, Vec<Arc<Item<()>>>) {
     let mut eviction = Eviction::with_rules(BUDGET, rules);
     let items: Vec<_> = (0..BUDGET / cost).map(|number| Item::new(1000 + number, ())).collect();
@@ -43,7 +43,7 @@ fn hit_all(items: &[Arc<Item<()>>], times: u32, second: u32) {
     }
 }
 
-/// The keys that leave, in their order, until the others have room in the budget.
+/// The keys that are evicted, in order, until the others fit.
 fn evict(eviction: &mut Eviction<()>, now: u32) -> Vec<u64> {
     std::iter::from_fn(|| eviction.evict(now, BUDGET)).map(|item| item.key).collect()
 }
@@ -65,7 +65,7 @@ fn the_small_queue_gives_its_oldest_until_it_has_its_part() {
         fresh(&mut eviction, key, 10);
     }
     hit(&items[0], 1, 0);
-    // Then the main queue gives, and its oldest goes round.
+    // Then the main queue evicts, and its oldest goes round.
     assert_eq!(evict(&mut eviction, 0), [0, 1001]);
 }
 
@@ -82,10 +82,10 @@ fn a_hit_on_trial_leads_to_the_main_queue_and_is_spent() {
     let (mut eviction, _items) = with_main(Rules::CHOSEN, 100);
     let (hot, _cold) = (fresh(&mut eviction, 1, 60), fresh(&mut eviction, 2, 60));
     hit(&hot, 3, 0);
-    // The hot one goes on; then the small queue has no more than its part, and the main one gives.
+    // The hot item moves on; then the small queue has no more than its share, and the main queue evicts.
     assert_eq!(evict(&mut eviction, 0), [1000, 1001]);
     assert_eq!(queue(&eviction, &hot), Some(Queue::Main));
-    // Behind the eight that are left of the main queue, and without a round to its credit.
+    // After the eight that are left in the main queue, and without a round owed.
     eviction.failed.add(3, 1);
     fresh(&mut eviction, 3, 1);
     let left = std::iter::from_fn(|| eviction.evict(0, 0)).map(|item| item.key);
@@ -133,7 +133,7 @@ fn what_left_twice_is_remembered_from_the_second_time_on() {
     ghost.add(1, 40);
     assert_eq!(ghost.take(1), Some(40));
     ghost.add(1, 40);
-    // Now the first time is forgotten, and the second is not.
+    // Now the first eviction is forgotten, and the second is not.
     ghost.add(2, 40);
     assert_eq!(ghost.take(1), Some(80));
     assert_eq!(ghost.take(1), None);
@@ -180,7 +180,7 @@ fn what_is_of_no_use_any_more_leaves_first_the_longest_first() {
         hit(item, 3, 5);
         assert!(eviction.insert(item, 200, until, 5));
     }
-    // A validation has found it good for longer, and a purge has made another stale.
+    // A validation has made one fresh for longer, and a purge has made another stale.
     assert!(eviction.renew(&items[4], None));
     assert!(eviction.renew(&items[3], Some(25)));
     let leaving: Vec<u64> = std::iter::from_fn(|| eviction.evict(30, 400)).map(|item| item.key).collect();
@@ -191,7 +191,7 @@ fn what_is_of_no_use_any_more_leaves_first_the_longest_first() {
 #[test]
 fn what_was_asked_for_often_and_no_longer_is_leaves_first() {
     let hits = IDLE_HITS;
-    // Hits, the second of the last of them, and the first at which it is over.
+    // Hits, the second of the last hit, and the first second in which the item is idle.
     for (hits, last, over) in [(hits, 4, 35), (hits, 20, 101), (4000, 3600, 3631), (hits - 1, 4, u32::MAX)] {
         for now in [over - 1, over] {
             let (mut eviction, items) = with_main(Rules::CHOSEN, 250);
@@ -229,7 +229,7 @@ fn the_small_queue_grows_when_trials_were_too_short_and_shrinks_when_rounds_were
     eviction.failed.add(1, 40);
     fresh(&mut eviction, 1, 40);
     assert_eq!(eviction.queues.small, SMALL + 40);
-    // Longer ago than 5 % more would have made up for.
+    // Longer ago than a queue larger by 5 % would have kept it.
     eviction.failed.add(2, 40);
     eviction.failed.add(3, 40);
     fresh(&mut eviction, 2, 40);
@@ -266,7 +266,7 @@ fn what_is_larger_than_the_small_queue_ends_no_trial_but_its_own() {
     evict(&mut eviction, 0);
     assert!(number(&large).is_none());
     assert!(trials.iter().all(|item| queue(&eviction, item) == Some(Queue::Small)));
-    // It has its chance all the same: where there is room, and where it comes back.
+    // It still has its chance: if there is room, and if it comes back.
     let back = fresh(&mut eviction, 4, 3 * SMALL);
     evict(&mut eviction, 0);
     assert_eq!(queue(&eviction, &back), Some(Queue::Main));
@@ -298,7 +298,7 @@ fn what_was_removed_does_not_come_out_and_is_not_held() {
     assert_eq!(Arc::strong_count(&item), 1);
     assert!(!eviction.remove(&item) && !eviction.renew(&item, Some(1)));
     assert!(eviction.evict(0, 0).is_none());
-    // A purge tells nothing of demand.
+    // A purge says nothing about demand.
     let again = fresh(&mut eviction, 1, 100);
     assert_eq!(queue(&eviction, &again), Some(Queue::Small));
 }

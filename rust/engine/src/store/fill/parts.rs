@@ -1,6 +1,7 @@
-//! What comes in parts: whether a part is the one that was wanted, what is done where it is not, and how one is kept.
+//! Partial responses: whether a part is the one that was requested, what is done if it is not, and how it is stored.
 //!
-//! The invariant: nobody is sent a part that he has not asked for, and nothing is kept of one that is not what it says.
+//! The invariant: no client is sent a part that it has not asked for, and no part is stored that is not what its head
+//! says.
 
 use super::{Fetched, FillTask, Filled, Next, apart};
 use crate::cache::{
@@ -18,7 +19,7 @@ use crate::sync::Arc;
 use crate::wire::{Ranges, Span, Spec};
 
 impl FillTask {
-    /// Notes what the answer tells of ranges there.
+    /// Notes if the origin ignores ranges.
     pub(super) fn learn(&self, status: u16, request: &Request<'_>) {
         let has_range = match self.plan.extent {
             Extent::Whole => false,
@@ -30,13 +31,14 @@ impl FillTask {
         }
     }
 
-    /// Whether it is the answer to a Range of the cache's own, and can neither be kept nor go to the client as it is.
+    /// Whether this is the answer to a Range of the cache, and can neither be stored nor sent to the client unchanged.
     pub(super) fn is_unfit(&self, outcome: &Outcome, status: u16, request: &Request<'_>) -> bool {
         let Extent::Own(wanted) = self.plan.extent else { return false };
         match outcome {
-            // The client has not asked for this part, nor under this condition.
+            // The client has not asked for this part, or not under this condition.
             Outcome::Pass { .. } if matches!(status, 206 | 412) => true,
-            // What begins behind the end, begins there for the client's one range as well.
+            // A slice that begins after the end of the response: the client's range does too, if it is one
+            // range that begins in or after the slice.
             Outcome::Pass { .. } if status == 416 => {
                 let specs = request.ranges.as_ref().map_or([].as_slice(), Ranges::specs);
                 let is_clients = matches!(specs, [Spec::From(first, _)] if *first >= wanted.start());
@@ -47,7 +49,7 @@ impl FillTask {
         }
     }
 
-    /// Whether what `outcome` is about may be stored in one piece.
+    /// Whether the response of `outcome` may be stored in one piece.
     pub(super) fn may_be_whole(&self, outcome: &Outcome) -> bool {
         match outcome {
             Outcome::Store { stored, .. } | Outcome::Extend { stored, .. } => {
@@ -57,7 +59,7 @@ impl FillTask {
         }
     }
 
-    /// Passes on what the client has asked for, of a part that is not kept.
+    /// Sends the client its range out of a part that is not stored.
     pub(super) fn pass_part(
         &mut self,
         stream: Stream,
@@ -71,12 +73,12 @@ impl FillTask {
         Next::Done
     }
 
-    /// Else each would ask for a slice in turn, to learn that there is none.
+    /// Otherwise each request would ask for a slice first, only to learn that there are no slices.
     fn note_unsliced(&self, outcome: &Outcome) {
         match outcome {
-            // That is about a client, and others may get one.
+            // This is about the client: others may get a slice.
             Outcome::Pass { refusal: Refusal::Authorization, .. } => self.note(Note::HitForMissAuthorized),
-            // The first bytes are there for everybody, unless there are none.
+            // The first slice exists for every client, unless slices cannot be fetched at all.
             Outcome::Pass { hit_for_miss: false, .. } if !self.is_of_beginning() => {}
             Outcome::Pass { refusal: Refusal::RequestNoStore, .. } => {}
             _ => self.note(Note::Unsliced),
@@ -87,8 +89,8 @@ impl FillTask {
         matches!(self.plan.extent, Extent::Own(wanted) if wanted.start() == 0)
     }
 
-    /// A client's range is followed whatever becomes of a response: where all of it was asked for and is not stored, the
-    /// client's range is asked for in its place. None where that is not so.
+    /// If the whole was requested and is not stored, the client's range is requested instead, so that the client gets
+    /// its range in any case. `None` if this does not apply.
     pub(super) fn without_whole(
         &mut self,
         outcome: &Outcome,
@@ -105,7 +107,7 @@ impl FillTask {
             Outcome::Store { stored, .. } => {
                 let note = self.note_of_large(stored);
                 self.note(note);
-                // An origin that says now that it is small and now that it is large is not asked for ever.
+                // An origin that gives one length now and another then is not asked for ever.
                 let is_large = note == Note::Large && !self.is_again;
                 let rules = &self.access.policy.rules;
                 (if is_large { too_large(request, rules) } else { as_asked(request) }, Held::Dropped)
@@ -124,7 +126,8 @@ impl FillTask {
         Some(self.ask_for(wanted, request))
     }
 
-    /// What is known of what is not stored, because it is too large or there is no room: what may be had in slices.
+    /// The note about a response that is not stored because it is too large or there is no room: whether it may be
+    /// fetched in slices.
     pub(super) fn note_of_large(&self, stored: &Stored) -> Note {
         let policy = &self.access.policy;
         let is_too_large = stored.length().is_none_or(|length| length > policy.max_object);
@@ -139,7 +142,7 @@ impl FillTask {
         Note::HitForMiss
     }
 
-    /// Asks for so much instead, and has others who want that wait for it.
+    /// Asks for another part instead, and lets requests for that part wait.
     fn ask_for(&mut self, wanted: Wanted, request: &Request<'_>) -> Next {
         let next = self.ask_again(wanted, request);
         match self.plan.awaited() {
@@ -149,7 +152,7 @@ impl FillTask {
         next
     }
 
-    /// What is done instead where the answer to a Range of the cache's own does not do.
+    /// Handles an answer to a Range of the cache that cannot be used.
     pub(super) fn without_part(&mut self, outcome: &Outcome, request: &Request<'_>) -> Next {
         let policy = Arc::clone(&self.access.policy);
         let rest_of = self.plan.stored.take_if(|_| self.plan.asked == Asked::Rest);
@@ -158,7 +161,8 @@ impl FillTask {
             Some(old) if self.plan.continues => {
                 self.forget_state(&old);
                 if matches!(policy.rules.range_fill, RangeFill::Auto(_)) {
-                    // Nobody has asked for slices: where origins disagree about the entity tag, they are left alone.
+                    // The operator has not chosen slices: they are not used where the origin's servers
+                    // disagree about the entity tag.
                     self.note(Note::Unsliced);
                 }
                 self.tell(FillOutcome::Replaced(old, None), Err(changed()));
@@ -170,18 +174,18 @@ impl FillTask {
             }
             None if !is_unclear => {
                 self.note_unsliced(outcome);
-                // In one piece it may be stored, and is asked for once.
+                // If it may be stored in one piece, it is requested once so.
                 let wanted = if self.may_be_whole(outcome) { Wanted::Whole } else { as_asked(request) };
                 return self.ask_for(wanted, request);
             }
-            // It says nothing about what is stored.
+            // The answer is not about the stored response.
             Some(old) => self.plan.stored = Some(old),
             None => {}
         }
         self.ask_again(fill(request, &policy.rules), request)
     }
 
-    /// Whether an answer to a Range of the cache's own, for `wanted`, can be kept, or goes to the client as it is.
+    /// Whether an answer to the cache's Range of `wanted` can be stored, or sent to the client unchanged.
     fn does(&self, outcome: &Outcome, wanted: Span) -> bool {
         let rules = &self.access.policy.rules;
         match outcome {
@@ -193,7 +197,7 @@ impl FillTask {
                     && Some(*span) == Span::new(wanted.start(), end)
                     && span.len() <= self.access.policy.max_object
             }
-            // That the origin has another one by now is no reason to fetch it in one piece.
+            // Another state at the origin is no reason to fetch it in one piece.
             Outcome::Store { stored, span: None } => {
                 self.plan.asked != Asked::Rest || self.access.has_room(stored)
             }
@@ -202,7 +206,7 @@ impl FillTask {
         }
     }
 
-    /// Keeps a part, beside what is there of the same state.
+    /// Stores a part, beside the stored parts of its state.
     pub(super) async fn add(&mut self, stream: Stream, stored: Stored, span: Span, old: Option<Arc<Object>>) {
         let (body, filler) = Body::new(&self.access.cache.budget);
         let item = self.access.item(&self.lookup.key, span.start());
@@ -215,13 +219,13 @@ impl FillTask {
         if self.plan.status.stored {
             self.see_whether_stale(&object);
         }
-        // What was there when it was asked for is for who has asked, whatever has left since.
+        // The client gets the parts that were stored when it asked, even if some have been evicted since.
         let own = match &old {
             Some(old) if old.is_same_state(&object) => Arc::new(object.joined(old)),
             _ => Arc::clone(&object),
         };
         let held = Some(Arc::new(Body::follow(filler.body(), 0..0)));
-        // An origin may answer with other bytes than its client has asked for.
+        // An origin may answer with other bytes than the client has asked for.
         let as_it_came = matches!(self.plan.extent, Extent::Asked(_)).then(|| Answer::Partial(vec![span]));
         let fetched = Fetched { as_it_came, held: held.clone(), ..self.fetched(own) };
         let settled = self.look(old, Some(&object), held);

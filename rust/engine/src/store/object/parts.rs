@@ -1,8 +1,7 @@
-//! What is stored in parts: which of them stand together, and what each holds.
+//! Responses in parts: which parts stand together.
 //!
-//! The invariants: all parts of an object are of one state, under one strong entity tag; they are in the order of their
-//! beginnings and none lies within another, so that their ends are in order as well; and what is known of which bytes are
-//! there is what its parts have.
+//! The invariants: all parts of an object are of one state, under one strong entity tag; they are in ascending order of
+//! their starts, and of their ends, as none lies within another; the spans in the head are those of the parts.
 
 use std::ops::Range;
 
@@ -12,16 +11,17 @@ use crate::store::eviction::Item;
 use crate::sync::Arc;
 use crate::wire::Span;
 
-/// Parts that a response may have, however small they are: each is walked now and then under the lock of its key, some 10 ns.
+/// The limit of parts of a response, however small they are: each is visited now and then under the lock of its key,
+/// some 10 ns.
 const MAX_PARTS: usize = 1024;
 
-/// Beyond that it has one more for so many bytes on average: slices of a large film are more, ranges of a few bytes that a
-/// client asks for one by one are not. Arbitrary, a quarter of the smallest usual slice.
+/// Above the limit a response has one more part for this many bytes: a large film has more slices than the limit; a
+/// client that asks for ranges of a few bytes does not get more. Arbitrary, a quarter of the smallest usual slice.
 const BYTES_OF_PART: u64 = 256 << 10;
 
 impl Object {
-    /// Whether it is the same representation in the same state, so that parts of both are parts of one (RFC 9111, section
-    /// 3.4), and answers the same requests.
+    /// Whether it is the same state of the same representation, so that parts of both can be combined (RFC 9111,
+    /// section 3.4), and answers some of the same requests.
     pub(in super::super) fn is_same_state(&self, other: &Self) -> bool {
         let tags = self.stored.validators.strong().zip(other.stored.validators.strong());
         let lengths = self.stored.length().zip(other.stored.length());
@@ -30,15 +30,15 @@ impl Object {
             && self.stored.selection.meets(&other.stored.selection)
     }
 
-    /// The same, with what `other` has besides, which is of the same state.
+    /// The same, with the parts of `other`, which is of the same state.
     pub(in super::super) fn joined(&self, other: &Self) -> Self {
         let mut joined = self.clone();
         joined.merge(other);
         joined
     }
 
-    /// Takes what `other` has besides, which is of the same state, and gives the parts that are of no use then, whosever they
-    /// were. Where both know something, what came later counts. The smallest leave where there are too many.
+    /// Adds the parts of `other`, which is of the same state, and returns the parts that are no longer of use. The
+    /// later head counts. If there are too many parts the smallest are removed.
     pub(in super::super) fn join(&mut self, other: &Self) -> Vec<Part> {
         let mut gone = self.merge(other);
         while self.has_too_many_parts() {
@@ -64,7 +64,7 @@ impl Object {
         let (older, newer) = if is_later { (ours, theirs) } else { (theirs, ours) };
         let selection = older.clone().with(newer.clone());
         if is_later {
-            // All but which bytes are there.
+            // All but the spans.
             let content = self.stored.content.clone();
             self.stored = Stored { content, ..other.stored.clone() };
             self.has_status = other.has_status;
@@ -78,7 +78,7 @@ impl Object {
         other.parts.iter().flat_map(|part| self.insert(part.clone())).collect()
     }
 
-    /// Adds a part, and gives those that are of no use then: itself, where all of it is there.
+    /// Adds a part, and returns the parts that it makes useless: itself, if its bytes are stored already.
     fn insert(&mut self, part: Part) -> Vec<Part> {
         let around = self.around(&part);
         let is_same = |other: &&mut Part| (other.start, other.end) == (part.start, part.end);
@@ -87,7 +87,7 @@ impl Object {
         }
         let is_in_memory = |part: &Part| part.bytes.is_some();
         let is_smaller = !around.is_empty();
-        // What is in memory takes the place of what is on disk alone: that may hang.
+        // Bytes in memory replace bytes that are only on disk, because the disk may hang.
         if is_smaller && (!is_in_memory(&part) || self.parts[around.clone()].iter().any(is_in_memory)) {
             return vec![part];
         }
@@ -101,31 +101,31 @@ impl Object {
         gone
     }
 
-    /// How many parts begin at `place` or before.
+    /// The number of parts that begin at `place` or before.
     fn begins_until(&self, place: u64) -> usize {
         self.parts.partition_point(|part| part.start <= place)
     }
 
-    /// Those that `part` lies within.
+    /// The parts that `part` lies within.
     fn around(&self, part: &Part) -> Range<usize> {
         let end = self.begins_until(part.start);
         self.parts.partition_point(|other| other.end < part.end).min(end)..end
     }
 
-    /// Those that lie within `part`, or the place where it belongs.
+    /// The parts within `part`, or the index at which it belongs.
     fn within(&self, part: &Part) -> Range<usize> {
         let first = self.parts.partition_point(|other| other.start < part.start);
         first..self.parts.partition_point(|other| other.end <= part.end).max(first)
     }
 
-    /// Notes which bytes its parts have.
+    /// Updates the spans in the head.
     fn count(&mut self) {
         if let Content::Parts(spans, _) = &mut self.stored.content {
             *spans = self.parts.iter().filter_map(|part| Span::new(part.start, part.end)).collect();
         }
     }
 
-    /// The same with these parts, and with what is known of which bytes are there.
+    /// The same with these parts and their spans.
     pub(super) fn with_parts(&self, parts: Vec<Part>) -> Self {
         let Self { stored, reason, item, own_tags, tags, has_status, .. } = self;
         let (stored, reason, item) = (stored.clone(), reason.clone(), Arc::clone(item));
@@ -135,13 +135,13 @@ impl Object {
         with
     }
 
-    /// The same without any of its bytes: for who must know it, and not keep all of it in memory.
+    /// The same without bytes, so that its holder keeps none in memory.
     pub(in super::super) fn without_parts(&self) -> Self {
         self.with_parts(Vec::new())
     }
 
-    /// Where the part is that is meant, which `item` was made for: an item's key is that of its response and the place where
-    /// the part begins.
+    /// The index of the matching part of `item`: the key of an item is that of its response plus the offset of the
+    /// part.
     pub(in super::super) fn position(
         &self,
         item: &Item<Key>,
@@ -152,35 +152,35 @@ impl Object {
         is_meant(&self.parts[place]).then_some(place)
     }
 
-    /// The part at that place among them.
+    /// The part with this index.
     pub(in super::super) fn part_mut(&mut self, place: usize) -> &mut Part {
         &mut self.parts[place]
     }
 
-    /// Takes out the part at that place among them.
+    /// Removes the part with this index.
     pub(in super::super) fn remove(&mut self, place: usize) -> Part {
         let part = self.parts.remove(place);
         self.count();
         part
     }
 
-    /// Whether nothing of it is left.
+    /// Whether it has no part.
     pub(in super::super) fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// Whether it is there, or on its way, in parts.
+    /// Whether it is stored in parts.
     pub(in super::super) fn is_in_parts(&self) -> bool {
         matches!(self.stored.content, Content::Parts(..))
     }
 
-    /// Of the parts with the byte at `place` the one that goes on for longest.
+    /// The part with the byte at `place` that reaches furthest.
     pub(super) fn part_at(&self, place: u64) -> Option<&Part> {
         let last = self.begins_until(place).checked_sub(1)?;
         Some(&self.parts[last]).filter(|part| place < part.end)
     }
 
-    /// The parts that `span` is read of, and which of its bytes each has; up to the first that is missing.
+    /// The parts from which `span` is read, each with its bytes; up to the first gap.
     pub(super) fn pieces(&self, span: Span) -> impl Iterator<Item = (&Part, Range<u64>)> {
         let mut place = span.start();
         std::iter::from_fn(move || {
@@ -191,12 +191,12 @@ impl Object {
         })
     }
 
-    /// How far on from `place` one of its parts has the bytes.
+    /// The end of the part with the byte at `place`.
     pub(in super::super) fn reaches_from(&self, place: u64) -> Option<u64> {
         self.part_at(place).map(|part| part.end)
     }
 
-    /// What is read of it for `answer`.
+    /// The spans that `answer` reads.
     pub(super) fn spans_of(&self, answer: &Answer) -> impl Iterator<Item = Span> {
         let (whole, spans) = match answer {
             Answer::Full => (Span::new(0, self.stored.length().unwrap_or(u64::MAX)), [].as_slice()),
@@ -206,39 +206,39 @@ impl Object {
         whole.into_iter().chain(spans.iter().copied())
     }
 
-    /// Whether all of what `answer` needs is, span by span, in one part each.
+    /// Whether each span of `answer` is in one part.
     pub(in super::super) fn is_in_one(&self, answer: &Answer) -> bool {
         self.spans_of(answer)
             .all(|span| self.reaches_from(span.start()).is_some_and(|reached| span.end() <= reached))
     }
 
-    /// Which bytes the part has that has the byte at `place`.
+    /// The span of the part with the byte at `place`.
     pub(in super::super) fn span_at(&self, place: u64) -> Option<Span> {
         self.part_at(place).and_then(|part| Span::new(part.start, part.end))
     }
 
-    /// Where the first part begins that is behind `place`.
+    /// The start of the first part after `place`.
     pub(in super::super) fn next_from(&self, place: u64) -> Option<u64> {
         self.parts.get(self.begins_until(place)).map(|part| part.start)
     }
 
-    /// The part that leaves by way of `item`.
+    /// The part of `item`.
     pub(super) fn part_of(&self, item: &Arc<Item<Key>>) -> Option<&Part> {
         self.position(item, |part| part.leaves_by(item)).map(|place| &self.parts[place])
     }
 
-    /// The places of its parts in the order of leaving memory.
+    /// The eviction items of its parts.
     pub(in super::super) fn items(&self) -> impl Iterator<Item = &Arc<Item<Key>>> {
         self.parts.iter().map(Part::item)
     }
 
-    /// Whether some of its bytes leave by way of `item`.
+    /// Whether `item` is that of a part.
     pub(in super::super) fn has_item(&self, item: &Arc<Item<Key>>) -> bool {
         self.part_of(item).is_some()
     }
 
-    /// It has been asked for, in the second `now`, and of its parts those that lie in `answer`; or where each span of that
-    /// begins, and no more.
+    /// Counts a hit in the second `now`, and of the parts that `answer` reads; with `only_first`, of the parts in which
+    /// its spans begin.
     pub(in super::super) fn hit(&self, answer: &Answer, only_first: bool, now: u32) {
         self.item.hit(now);
         for span in self.spans_of(answer) {
@@ -250,13 +250,13 @@ impl Object {
         }
     }
 
-    /// The part with the byte at `place` has been asked for.
+    /// Counts a hit of the part with the byte at `place`.
     pub(in super::super) fn hit_part(&self, place: u64, now: u32) {
         self.part_at(place).into_iter().for_each(|part| self.hit_one(part, now));
     }
 
     fn hit_one(&self, part: &Part, now: u32) {
-        // That of a whole one is its own, and counted already.
+        // The item of a whole response is its own, and counted already.
         if !Arc::ptr_eq(&part.item, &self.item) {
             part.item.hit(now);
         }
@@ -264,10 +264,10 @@ impl Object {
 }
 
 impl Part {
-    /// Takes what `other`, which has the same bytes, knows of where they are, and gives what is of no use of it.
+    /// Takes the bytes and the file of `other`, which has the same span, and returns the part that is useless.
     fn take(&mut self, other: Self) -> Vec<Self> {
         if self.bytes.is_none() && other.bytes.is_some() {
-            // They leave by the way by which they have come.
+            // They are evicted by the item with which they came.
             (self.bytes, self.item) = (other.bytes.clone(), Arc::clone(&other.item));
         }
         let stored_file = other.stored_file.as_ref();

@@ -1,5 +1,4 @@
-//! Where the bytes of a response are: what can be read at once, what a disk must be asked for, and what leaves one for the
-//! other.
+//! Where the bytes of a response are: in memory, on disk, or both.
 
 use super::{Bytes, Object, Part};
 use crate::cache::{Answer, Key};
@@ -9,19 +8,19 @@ use crate::store::eviction::Item;
 use crate::sync::Arc;
 
 impl Object {
-    /// Whether all of it that is stored can be read at once.
+    /// Whether all stored bytes are in memory.
     pub(in super::super) fn is_in_memory(&self) -> bool {
         self.parts.iter().all(Part::is_in_memory)
     }
 
-    /// What can be read of it at once, if anything can.
+    /// The same with the parts in memory, if there are any.
     pub(in super::super) fn in_memory(&self) -> Option<Self> {
         let parts: Vec<_> = self.parts.iter().filter(|part| part.is_in_memory()).cloned().collect();
         (!parts.is_empty()).then(|| self.with_parts(parts))
     }
 
-    /// Whether `answer` to a request of `method` can be read at once; of what is in parts, without a disk that may fail on the
-    /// way, and that the origin stands in for then.
+    /// Whether `answer` to a request of `method` can be read now; of a response in parts without the disk, which may
+    /// fail in between, so that the origin is asked.
     pub(in super::super) fn is_readable_now(&self, answer: &Answer, method: &str) -> bool {
         let is_whole = !self.is_in_parts();
         let has = |part: &Part| {
@@ -31,8 +30,8 @@ impl Object {
         method == "HEAD" || self.spans_of(answer).all(has_all)
     }
 
-    /// The file that must be opened before anything can be sent of `answer` to a request of `method`, if one must; and the
-    /// place in it of the byte that is sent first.
+    /// The file that must be opened before `answer` to a request of `method` can be sent, and the offset in it of the
+    /// first byte.
     pub(in super::super) fn first_of_disk(
         &self,
         answer: &Answer,
@@ -46,13 +45,13 @@ impl Object {
         self.on_disk_at(first).filter(|_| method != "HEAD")
     }
 
-    /// The file in which the byte at `place` must be read, and where that is in it; none where it is in memory as well.
+    /// The file of the byte at `place`, and its offset there; `None` if it is in memory.
     pub(in super::super) fn on_disk_at(&self, place: u64) -> Option<(&Arc<StoredFile>, u64)> {
         let part = self.part_at(place).filter(|part| !part.is_in_memory())?;
         part.stored_file.as_ref().map(|stored_file| (stored_file, place - part.start))
     }
 
-    /// The same, where what is in `stored_file` can be read.
+    /// The same, with the bytes of `stored_file` readable.
     pub(in super::super) fn readable(&self, stored_file: &Arc<StoredFile>, bytes: Bytes) -> Self {
         let mut readable = self.clone();
         if let Some(place) = self.position(&stored_file.item, |part| part.is_in(stored_file)) {
@@ -66,18 +65,18 @@ impl Object {
         self.parts.iter().filter_map(|part| part.stored_file.as_ref())
     }
 
-    /// What of it is in memory, all of it, and nowhere else: by what it leaves, and its bytes.
+    /// The items and bodies of the parts that are complete in memory, and not on disk.
     pub(in super::super) fn in_memory_alone(&self) -> impl Iterator<Item = (&Arc<Item<Key>>, &Arc<Body>)> {
         self.parts.iter().filter_map(Part::in_memory_alone)
     }
 
-    /// The same, of what leaves by way of `item`.
+    /// The same, of the part of `item`.
     pub(in super::super) fn alone_of(&self, item: &Arc<Item<Key>>) -> Option<&Arc<Body>> {
         self.part_of(item).and_then(Part::in_memory_alone).map(|(_, body)| body)
     }
 
-    /// What is known of it, as if the part that is meant were all that is stored, and without its bytes: a disk that hangs
-    /// would keep them in memory.
+    /// The head as if the matching part were all that is stored, without its bytes: a disk that hangs would keep them
+    /// in memory.
     pub(in super::super) fn known_of(
         &self,
         item: &Item<Key>,
@@ -90,7 +89,7 @@ impl Object {
 }
 
 impl Part {
-    /// Whether it leaves memory by way of `item`.
+    /// Whether `item` is its eviction item.
     pub(in super::super) fn leaves_by(&self, item: &Arc<Item<Key>>) -> bool {
         Arc::ptr_eq(&self.item, item)
     }
@@ -104,7 +103,7 @@ impl Part {
         self.stored_file.as_ref()
     }
 
-    /// Whether it can be read at once.
+    /// Whether its bytes are in memory.
     fn is_in_memory(&self) -> bool {
         self.bytes.is_some()
     }
@@ -113,7 +112,7 @@ impl Part {
         self.complete().filter(|_| self.stored_file.is_none()).map(|body| (&self.item, body))
     }
 
-    /// Takes its bytes out of memory where it has a file; false where it has none, and would have nothing left.
+    /// Removes its bytes from memory if it has a file; otherwise returns false.
     pub(in super::super) fn drop_from_memory(&mut self, bytes: &mut Option<Bytes>) -> bool {
         if self.stored_file.is_some() {
             *bytes = self.bytes.take();
@@ -121,7 +120,7 @@ impl Part {
         self.stored_file.is_some()
     }
 
-    /// Gives its file up where all of it is in memory; false where it would have nothing left.
+    /// Removes its file if it is complete in memory; otherwise returns false.
     pub(in super::super) fn drop_from_disk(&mut self) -> bool {
         let is_there = self.complete().is_some();
         if is_there {
@@ -136,8 +135,7 @@ impl Part {
         self.bytes.take()
     }
 
-    /// It is in memory as well, or on its way there, in `body`; unless it was before: then that is given. And by what it
-    /// leaves.
+    /// Adds `body`, which may be growing, and returns the eviction item; or the body that it has already.
     pub(in super::super) fn promote(&mut self, body: &Arc<Body>) -> Result<Arc<Item<Key>>, Arc<Body>> {
         if let Some(there) = self.body() {
             return Err(Arc::clone(there));
@@ -146,7 +144,7 @@ impl Part {
         Ok(Arc::clone(&self.item))
     }
 
-    /// What it has in memory.
+    /// Its bytes in memory.
     pub(in super::super) fn into_bytes(self) -> Option<Bytes> {
         self.bytes
     }

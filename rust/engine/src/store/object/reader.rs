@@ -1,4 +1,4 @@
-//! Reading a response's bytes, part after part, where all of them can be read at once.
+//! Reads the bytes of a response part by part, if all of them can be read now.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use crate::stream::Ending;
 use crate::sync::Arc;
 use crate::wire::Span;
 
-/// Reads bytes in their order.
+/// Reads bytes in order.
 #[derive(Debug)]
 pub(in super::super) struct Reader {
     readers: VecDeque<One>,
@@ -24,11 +24,11 @@ pub(in super::super) struct Reader {
 enum One {
     Body(Follower),
     File(FileReader),
-    /// On a disk that was not asked: a bug, and no end of a body.
+    /// In a file that was not opened: a bug, and not the end of a body.
     Missing,
 }
 
-/// What says how the last part has ended.
+/// The last part, which has the trailers.
 #[derive(Debug)]
 enum Last {
     Body(Arc<Body>),
@@ -36,7 +36,7 @@ enum Last {
 }
 
 impl Object {
-    /// Reads these bytes of the representation, which must be there or on their way; all where it is not said which.
+    /// Reads a span, which must be stored or growing, or all bytes.
     pub(in super::super) fn read(&self, span: Option<Span>) -> Reader {
         let all = || Span::new(0, self.stored.length().unwrap_or(u64::MAX));
         let mut read = Reader { readers: VecDeque::new(), last: None };
@@ -66,16 +66,16 @@ impl One {
 }
 
 impl Reader {
-    /// Reads what lies in `range` of the bytes of one part.
+    /// Reads `range` of the bytes of one part.
     pub(in super::super) fn of(bytes: &Bytes, range: Range<u64>) -> Self {
-        // What is read by itself is in the middle of a response.
+        // The part is in the middle of a response.
         Self { readers: [One::of(bytes, range)].into(), last: None }
     }
 
     /// The next bytes. `None` at the end.
     ///
     /// # Errors
-    /// How a body has failed, and what a disk says: see [`FileReader::poll_next`].
+    /// The error of a body or of the disk: see [`FileReader::poll_next`].
     pub(in super::super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Slice>>> {
         while let Some(one) = self.readers.front_mut() {
             let next = match one {
@@ -93,7 +93,7 @@ impl Reader {
         Poll::Ready(None)
     }
 
-    /// What followed the last of the bodies.
+    /// The end and the trailers of the last part.
     pub(in super::super) fn ending(&self) -> Ending {
         match &self.last {
             Some(Last::Body(body)) => body.ending().unwrap_or_default(),

@@ -134,8 +134,8 @@ fn names(parts: &[Part]) -> impl Iterator<Item = u64> {
 }
 
 proptest! {
-    /// Parts are in order and none lies within another; what is known is what they have; nothing is without bytes; and each
-    /// file is in use, or was given back, once.
+    /// Parts are in order and none lies within another; the spans are those of the parts; no part is without bytes;
+    /// each file is in use, or was returned once.
     #[test]
     fn whatever_comes_and_leaves_parts_are_in_order_and_no_file_is_lost(
         changes in prop::collection::vec(change(), 1..40),

@@ -60,7 +60,7 @@ fn what_is_no_regular_file_is_neither_found_nor_opened() {
         assert!(directory.change(name).is_err(), "{name:x}");
     }
     assert!(directory.read(whole).is_ok() && directory.change(whole).is_ok());
-    // Where files are that are not whole, one may stand as well.
+    // In the folder of unfinished files as well.
     let unfinished = root.path().join("unfinished/0000000000000001");
     assert!(Command::new("mkfifo").arg(&unfinished).status().unwrap().success());
     drop(directory);

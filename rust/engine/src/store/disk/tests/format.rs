@@ -109,7 +109,7 @@ proptest! {
         prop_assert!(decode(7, &bytes, bytes.len() as u64).is_none());
     }
 
-    /// Also where the checksum is right, as if this version had written what it never would.
+    /// Also with a right checksum, as if this version had written what it never writes.
     #[test]
     fn what_has_a_right_sum_is_read_without_a_panic(
         known in prop::collection::vec(any::<u8>(), 0..512),
@@ -123,7 +123,6 @@ proptest! {
         }
         bytes.extend_from_slice(&known);
         seal(&mut bytes);
-        // What it is does not matter.
         let layout = Layout { name: 7, room: u32::try_from(room).unwrap(), length };
         if let Some(size) = layout.size() {
             drop(decode(7, &bytes, size));

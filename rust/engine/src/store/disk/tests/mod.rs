@@ -1,4 +1,4 @@
-//! The format of files, what is before the threads, and the directory.
+//! Tests of the disk tier.
 
 mod directory;
 mod format;
@@ -20,14 +20,14 @@ use crate::wire::Span;
 use std::sync::Arc as Plain;
 use std::time::Duration;
 
-/// When what is stored came.
+/// When the response was received.
 const RECEIVED: u64 = 784_111_777;
 
 fn stored(fields: &[(&str, &str)]) -> Stored {
     stored_of(200, fields)
 }
 
-/// What is known of the bytes `start` to `end`, the last one not included, of a film of so many.
+/// The head of the bytes `start..end` of a film of `length` bytes.
 pub(in super::super) fn part(start: u64, end: u64, length: u64) -> Stored {
     let content = format!("bytes {start}-{}/{length}", end - 1);
     let fields = [("Cache-Control", "max-age=60"), ("ETag", "\"1\""), ("Content-Range", content.as_str())];
@@ -36,7 +36,6 @@ pub(in super::super) fn part(start: u64, end: u64, length: u64) -> Stored {
     part
 }
 
-/// Of a cache for tests.
 pub(in super::super) fn policy() -> Policy {
     Policy {
         name: "penstock".to_owned(),
@@ -83,7 +82,7 @@ fn segment() -> Stored {
         ("Vary", "Accept-Language, X-Absent"),
         ("Age", "3"),
         ("Content-Type", "video/mp4"),
-        // Without one the time of arrival stands in for it, of which the fraction of a second is not kept.
+        // The time of arrival replaces a missing Date; its fraction of a second is not written.
         ("Date", "Sun, 06 Nov 1994 08:49:37 GMT"),
     ])
 }
@@ -95,14 +94,14 @@ fn head(stored: &Stored, length: u64) -> (Layout, Vec<u8>) {
     encode(known, 0x0123_4567_89ab_cdef, length, None).expect("it fits")
 }
 
-/// A body of nothing, that takes so much.
+/// An empty body with this cost.
 fn leaving(cost: usize) -> PendingWrite {
     let (body, filler) = Body::new(&Plain::new(CacheBudget::new(1 << 20)));
     filler.finish(Ending::default());
     PendingWrite { item: Item::new(1, key()), body, cost }
 }
 
-/// A file that is known, and not there.
+/// A file that does not exist.
 pub(in super::super) fn stored_file(name: u64, length: u64) -> Arc<StoredFile> {
     Arc::new(StoredFile::new(Layout { name, room: 4096, length }, Item::new(1, key()), Ending::default()))
 }

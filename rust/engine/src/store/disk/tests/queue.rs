@@ -28,12 +28,12 @@ fn removals_go_before_what_is_to_be_written() {
 }
 
 #[test]
-fn a_closed_one_finishes_in_time_and_takes_removals_alone() {
+fn a_closed_queue_finishes_in_time_and_takes_removals_alone() {
     let queue = Queue::new(Duration::MAX);
     queue.remove(7);
     queue.close(vec![leaving(1)], later());
     queue.remove(8);
-    drop(queue.ask(1, || panic!("nobody reads any more")));
+    drop(queue.ask(1, || panic!("the queue is closed")));
     assert!(!queue.keep(leaving(1), 100));
     assert!(!queue.read_next());
     for name in [7, 8] {
@@ -42,7 +42,7 @@ fn a_closed_one_finishes_in_time_and_takes_removals_alone() {
     assert!(matches!(queue.next_task(), Some(DiskTask::Keep(_))));
     assert!(queue.next_task().is_none());
     queue.remove(9);
-    assert!(queue.next_task().is_none(), "nobody is there");
+    assert!(queue.next_task().is_none(), "the writing thread has ended");
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn changes_take_turns_with_what_is_to_be_written_and_each_file_has_one() {
     assert!(queue.next_task().is_none(), "that was all");
 }
 
-/// Whether the disk hangs is asked once a reading of a file has been late.
+/// Whether the disk hangs is decided when a read is late.
 #[test]
 fn a_file_that_hangs_keeps_half_of_the_threads_and_the_disk_hangs_only_when_all_are_kept() {
     let limit = Duration::from_millis(20);

@@ -12,7 +12,7 @@ use crate::error::Code;
 use crate::pool::testing::config;
 use crate::pool::{Pool, REGION};
 
-/// A file of so many blocks in a directory of its own, and a queue that nobody works at but [`Disk::work`].
+/// A file of `blocks` blocks in a directory of its own, and a queue without threads but [`Disk::work`].
 struct Disk {
     _root: tempfile::TempDir,
     directory: Arc<Directory>,
@@ -38,7 +38,7 @@ impl Disk {
         Self { _root: root, directory, queue, pool: Pool::new(config(REGION)).unwrap(), stored_file }
     }
 
-    /// Does what is asked, so many times; then the thread is as one that the disk keeps.
+    /// Does this many reads; then the thread ends, as if the disk had blocked it.
     fn work(&self, times: usize) -> thread::JoinHandle<()> {
         let queue = Arc::clone(&self.queue);
         thread::spawn(move || (0..times).for_each(|_| assert!(queue.read_next(), "it is open")))
@@ -72,15 +72,15 @@ async fn a_body_is_broken_off_where_the_disk_hangs_in_the_middle_of_it() {
     assert!(disk.queue.deadline.is_hanging());
     working.join().unwrap();
     drop((reader, opened));
-    assert_eq!(disk.pool.stats().live_bytes, 0, "what nobody waits for holds no memory");
+    assert_eq!(disk.pool.stats().live_bytes, 0, "an abandoned read holds no memory");
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_file_that_cannot_be_opened_in_time() {
+async fn a_file_that_cannot_be_opened_in_time_is_not_waited_for() {
     let disk = Disk::new(Duration::from_millis(50), 1);
     assert!(matches!(disk.open().await, Err(ReadFailure::Late)));
     assert!(!disk.queue.deadline.may_read());
-    assert_eq!(disk.pool.stats().live_bytes, 0, "what nobody waits for holds no memory");
+    assert_eq!(disk.pool.stats().live_bytes, 0, "an abandoned read holds no memory");
     let working = disk.work(1);
     disk.open().await.expect("a thread reads it");
     working.join().unwrap();

@@ -1,4 +1,4 @@
-//! Whatever is done to it, it agrees with a list of what is in.
+//! Compares the order with a list of its items, for random operations.
 
 use proptest::prelude::*;
 
@@ -33,7 +33,7 @@ proptest! {
     #[test]
     fn agrees_with_a_list(steps in prop::collection::vec(step(), 1..150)) {
         let items: Vec<_> = (0..ITEMS as u64).map(|key| Item::new(key, ())).collect();
-        // What is in: the cost, and until when it is of use.
+        // The cost and expiry of each item.
         let mut list: Vec<Option<(u64, Option<u32>)>> = vec![None; ITEMS];
         let mut eviction = Eviction::new(BUDGET);
         let mut now = 0;
@@ -78,7 +78,7 @@ proptest! {
 }
 
 impl<T> Eviction<T> {
-    /// The invariants of what it is made of.
+    /// The invariants of the parts.
     fn check(&self) {
         let numbers = self.queues.check();
         for number in &numbers {
