@@ -6,8 +6,7 @@
 
 use crate::error::{Code, Error, Result};
 use crate::wire::{
-    BodyFraming, BodyLimits, Chunked, Head, HeadLimits, HeadScanner, body_of, is_one_of, keeps_alive,
-    members, parse_head,
+    BodyFraming, BodyLimits, Chunked, Head, HeadLimits, HeadScanner, body_of, is_one_of, keeps_alive, members,
 };
 
 /// What an application may write as one head. It is trusted; this keeps an endless head from filling the memory.
@@ -116,8 +115,9 @@ impl Checker {
         let State::Head(scanner) = &mut self.state else { return Ok(0) };
         if self.head.is_empty() {
             // Nearly always the whole head is here.
-            if let Some(end) = scanner.scan(bytes).map_err(|error| bad(error.detail()))? {
-                self.begin(&parse(&bytes[..end])?)?;
+            if let Some(end) = scanner.scan(bytes).map_err(|error| refused(&error))? {
+                let head = scanner.parse(&bytes[..end]).map_err(|error| refused(&error))?;
+                self.begin(&head)?;
                 return Ok(end);
             }
             self.head.extend_from_slice(bytes);
@@ -126,11 +126,12 @@ impl Checker {
         let before = self.head.len();
         let step = bytes.len().min(STEP);
         self.head.extend_from_slice(&bytes[..step]);
-        match scanner.scan(&self.head).map_err(|error| bad(error.detail()))? {
+        match scanner.scan(&self.head).map_err(|error| refused(&error))? {
             None => Ok(step),
             Some(end) => {
-                let head = std::mem::take(&mut self.head);
-                self.begin(&parse(&head[..end])?)?;
+                let head = scanner.parse(&self.head[..end]).map_err(|error| refused(&error))?;
+                self.head = Vec::new();
+                self.begin(&head)?;
                 Ok(end - before)
             }
         }
@@ -294,8 +295,8 @@ pub fn asks_to_switch<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + C
             .any(|option| is_one_of(option, &["upgrade"]))
 }
 
-fn parse(bytes: &[u8]) -> Result<Head> {
-    parse_head(bytes, &HEAD).map_err(|error| bad(error.detail()))
+fn refused(error: &Error) -> Error {
+    bad(error.detail())
 }
 
 fn bad(what: impl Into<String>) -> Error {

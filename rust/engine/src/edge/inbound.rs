@@ -18,7 +18,7 @@ use crate::net::{Connection, Peer, Read, Reader, Socket};
 use crate::pool::{CLASSES, Slice};
 use crate::stream::reading::ReadSize;
 use crate::stream::{Ending, Feed, ReadSizes};
-use crate::wire::{BodyFraming, Decoder, Incoming, IncomingScanner, parse_incoming};
+use crate::wire::{BodyFraming, Decoder, Incoming, IncomingScanner};
 
 /// How often the kernel is asked for the client while nothing of it is read: a reset wakes only who waits for bytes. One
 /// call a second is nothing beside what a client that has left keeps occupied meanwhile.
@@ -93,7 +93,7 @@ impl<'a> Inbound<'a> {
             if let Some(held) = &self.held {
                 if let Some(range) = scanner.scan(held)? {
                     let head = self.take(range.end);
-                    return parse_incoming(&head[range], &self.config.head).map(Some);
+                    return scanner.parse(&head[range]).map(Some);
                 }
             }
             let come = if self.has_begun() {

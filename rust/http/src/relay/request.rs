@@ -13,6 +13,10 @@ use forwarded::element;
 /// The engine frames and addresses the message itself, and the edge has answered Expect.
 const OURS: [&str; 3] = ["content-length", "expect", "host"];
 
+/// About as much as a policy adds: four fields that describe the client, `Via`, and what an application sets.
+const ADDED_FIELDS: usize = 6;
+const ADDED_BYTES: usize = 192;
+
 /// Prefixes of fields in which a proxy describes its client. A client that is not trusted must not send them: applications
 /// read the user, the certificate or the address of the client there.
 fn is_claim(name: &[u8]) -> bool {
@@ -55,7 +59,11 @@ impl Forwarding {
         let passes = |name: &[u8]| fill.is_none_or(|fill| fill.has(name));
         let nominated = Nominated::of(received.clone());
         let is_replaced = |name: &[u8]| replaced.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
-        let mut fields = Fields::with_capacity(24, 1024);
+        let (count, bytes) = received
+            .clone()
+            .fold((0, 0), |(count, bytes), (name, value)| (count + 1, bytes + name.len() + value.len()));
+        // With room for what is added, so that nothing is moved or cut off afterwards.
+        let mut fields = Fields::with_capacity(count + ADDED_FIELDS, bytes + ADDED_BYTES);
         let mut told = Told::new(self, client);
         for (name, value) in received {
             let stays = reads_as_one_of(name, &OURS)
@@ -88,7 +96,6 @@ impl Forwarding {
                 fields.push(name, value);
             }
         }
-        fields.shrink();
         Ok(fields)
     }
 

@@ -18,12 +18,6 @@ impl Fields {
         Self { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(fields) }
     }
 
-    /// Frees the room that is not used: fields are kept as long as their message.
-    pub fn shrink(&mut self) {
-        self.bytes.shrink_to_fit();
-        self.ends.shrink_to_fit();
-    }
-
     /// Adds a field after the others. It is not checked here; see [`encode_request`](super::encode_request).
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
         self.bytes.extend_from_slice(name);

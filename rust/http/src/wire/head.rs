@@ -1,7 +1,7 @@
 //! The head of a response: its status line and its fields.
 //!
-//! [`HeadScanner`] finds the end of the head while bytes arrive; [`parse_head`] parses the whole head. Both
-//! refuse errors that RFC 9112 allows a lenient client to repair: a proxy that repairs would forward its guess.
+//! [`HeadScanner`] finds the end of the head while bytes arrive, and parses the whole head. It
+//! refuses errors that RFC 9112 allows a lenient client to repair: a proxy that repairs would forward its guess.
 
 use std::fmt;
 use std::ops::Range;
@@ -59,6 +59,22 @@ impl HeadScanner {
         }
         self.section.scan(buffer)
     }
+
+    /// Parses the head whose end [`HeadScanner::scan`] has found. `bytes` is the head alone: its lines are not checked again.
+    ///
+    /// # Errors
+    /// `BAD_HEAD` for a status line or a field that RFC 9112 (sections 4 and 5) does not allow: a version other than 1.0 and
+    /// 1.1, a status that is not three digits from 100 on, a field name that is not a token, whitespace before a colon, a
+    /// control character; and if `bytes` is longer or shorter than the head.
+    pub fn parse(&self, bytes: &[u8]) -> Result<Head> {
+        if !self.section.has_ended_at(bytes.len()) {
+            return Err(section::HEAD.malformed("bytes before or after it"));
+        }
+        let line = memchr::memchr(b'\r', bytes).unwrap_or(bytes.len());
+        let (minor_version, status, reason) = status_line(&bytes[..line])?;
+        let fields = section::fields(section::HEAD, bytes, line + 2, self.section.fields())?;
+        Ok(Head { status, minor_version, reason, fields, bytes: bytes.into() })
+    }
 }
 
 /// A parsed response head. It owns its bytes, so that the slab into which they were read is free for the
@@ -112,9 +128,7 @@ impl Head {
 
     /// The values of all fields of that name, ignoring case.
     pub fn get_all(&self, name: &str) -> impl Iterator<Item = &[u8]> {
-        self.headers()
-            .filter(move |(other, _)| other.eq_ignore_ascii_case(name.as_bytes()))
-            .map(|(_, value)| value)
+        section::values(&self.fields, &self.bytes, name)
     }
 }
 
@@ -139,23 +153,16 @@ impl fmt::Debug for Head {
     }
 }
 
-/// Parses a head. `bytes` is the head alone, as [`HeadScanner::scan`] measured it.
+/// Parses a head that has come in one piece. `bytes` is the head alone.
 ///
 /// # Errors
-/// The errors of the scanner, and `BAD_HEAD` for a status line or a field that RFC 9112 (sections 4 and 5) does not allow:
-/// a version other than 1.0 and 1.1, a status that is not three digits from 100 on, a field name that is not a token,
-/// whitespace before a colon, a control character.
+/// The errors of [`HeadScanner::scan`] and of [`HeadScanner::parse`].
 pub fn parse_head(bytes: &[u8], limits: &HeadLimits) -> Result<Head> {
     let mut scanner = HeadScanner::new(limits);
     match scanner.scan(bytes)? {
-        Some(end) if end == bytes.len() => {}
-        Some(_) => return Err(section::HEAD.malformed("bytes after the empty line")),
-        None => return Err(section::HEAD.malformed("no empty line")),
+        Some(_) => scanner.parse(bytes),
+        None => Err(section::HEAD.malformed("no empty line")),
     }
-    let line = memchr::memchr(b'\r', bytes).unwrap_or(bytes.len());
-    let (minor_version, status, reason) = status_line(&bytes[..line])?;
-    let fields = section::fields(section::HEAD, bytes, line + 2, scanner.section.fields())?;
-    Ok(Head { status, minor_version, reason, fields, bytes: bytes.into() })
 }
 
 /// `HTTP/1.1 200 OK`, RFC 9112, section 4. Many servers leave out the last space when there is no reason.

@@ -88,6 +88,34 @@ impl IncomingScanner {
         let found = self.section.scan(head)?;
         Ok(found.map(|end| self.start..self.start + end))
     }
+
+    /// Parses the head that [`IncomingScanner::scan`] has found. `bytes` is the head alone: its lines are not checked again.
+    ///
+    /// # Errors
+    /// `BAD_REQUEST_HEAD` for a request line, a target or a field that RFC 9112 does not allow, and if `bytes` is longer or
+    /// shorter than the head; `UNSUPPORTED_VERSION`; `UNSUPPORTED_METHOD` for CONNECT; `BAD_HOST`.
+    pub fn parse(&self, bytes: &[u8]) -> Result<Incoming> {
+        if !self.section.has_ended_at(bytes.len()) {
+            return Err(section::REQUEST_HEAD.malformed("bytes before or after it"));
+        }
+        let end = memchr::memchr(b'\r', bytes).unwrap_or(bytes.len());
+        let line = request_line(&bytes[..end])?;
+        let fields = section::fields(section::REQUEST_HEAD, bytes, end + 2, self.section.fields())?;
+        let mut head = Incoming {
+            minor_version: line.minor_version,
+            method: line.method,
+            authority: line.authority.clone().unwrap_or_default(),
+            path: line.path,
+            target: line.target,
+            fields,
+            bytes: bytes.into(),
+        };
+        let host = host(&head)?;
+        if line.authority.is_none() {
+            head.authority = host;
+        }
+        Ok(head)
+    }
 }
 
 /// A parsed request head. It owns its bytes.
@@ -142,9 +170,7 @@ impl Incoming {
 
     /// The values of all fields of that name, ignoring case.
     pub fn get_all(&self, name: &str) -> impl Iterator<Item = &[u8]> {
-        self.headers()
-            .filter(move |(other, _)| other.eq_ignore_ascii_case(name.as_bytes()))
-            .map(|(_, value)| value)
+        section::values(&self.fields, &self.bytes, name)
     }
 
     /// How its body is delimited (RFC 9112, section 6.3). Never by the end of the connection: a whole body would
@@ -224,34 +250,16 @@ impl fmt::Debug for Incoming {
     }
 }
 
-/// Parses a head. `bytes` is the head alone, as [`IncomingScanner::scan`] found it.
+/// Parses a head that has come in one piece. `bytes` is the head alone.
 ///
 /// # Errors
-/// The errors of the scanner; `BAD_REQUEST_HEAD` for a request line, a target or a field that RFC 9112 does not
-/// allow; `UNSUPPORTED_VERSION`; `UNSUPPORTED_METHOD` for CONNECT; `BAD_HOST`.
+/// The errors of [`IncomingScanner::scan`] and of [`IncomingScanner::parse`].
 pub fn parse_incoming(bytes: &[u8], limits: &IncomingLimits) -> Result<Incoming> {
     let mut scanner = IncomingScanner::new(limits);
     match scanner.scan(bytes)? {
-        Some(range) if range == (0..bytes.len()) => {}
-        _ => return Err(section::REQUEST_HEAD.malformed("bytes before or behind it")),
+        Some(range) if range.start == 0 => scanner.parse(bytes),
+        _ => Err(section::REQUEST_HEAD.malformed("bytes before or after it")),
     }
-    let end = memchr::memchr(b'\r', bytes).unwrap_or(bytes.len());
-    let line = request_line(&bytes[..end])?;
-    let fields = section::fields(section::REQUEST_HEAD, bytes, end + 2, scanner.section.fields())?;
-    let mut head = Incoming {
-        minor_version: line.minor_version,
-        method: line.method,
-        authority: line.authority.clone().unwrap_or_default(),
-        path: line.path,
-        target: line.target,
-        fields,
-        bytes: bytes.into(),
-    };
-    let host = host(&head)?;
-    if line.authority.is_none() {
-        head.authority = host;
-    }
-    Ok(head)
 }
 
 struct RequestLine {

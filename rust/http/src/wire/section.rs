@@ -77,11 +77,13 @@ pub(super) struct Scanner {
     /// The beginning of the line at `position`.
     line: usize,
     lines: usize,
+    /// The empty line was found.
+    is_over: bool,
 }
 
 impl Scanner {
     pub(super) fn new(kind: &'static Kind, max_bytes: usize, max_fields: usize) -> Self {
-        Self { kind, max_bytes, max_fields, position: 0, line: 0, lines: 0 }
+        Self { kind, max_bytes, max_fields, position: 0, line: 0, lines: 0, is_over: false }
     }
 
     /// Whether a byte has been read.
@@ -97,6 +99,11 @@ impl Scanner {
     /// The number of fields so far; of all fields after the end has been found.
     pub(super) fn fields(&self) -> usize {
         self.lines.saturating_sub(usize::from(self.kind.start_line))
+    }
+
+    /// Whether the section is complete and has that many bytes.
+    pub(super) fn has_ended_at(&self, length: usize) -> bool {
+        self.is_over && self.position == length
     }
 
     /// The length of the section with its empty line, if it is complete. `buffer` must begin with the bytes of the last
@@ -145,6 +152,7 @@ impl Scanner {
             if self.kind.start_line && self.lines == 0 {
                 return Err(self.kind.malformed("an empty first line"));
             }
+            self.is_over = true;
             return Ok(Some(self.position));
         }
         self.lines += 1;
@@ -169,6 +177,19 @@ pub(super) fn bare(byte: u8, code: Code, place: &str) -> Error {
 pub(super) struct Field {
     pub(super) name: Range<usize>,
     pub(super) value: Range<usize>,
+}
+
+/// The values of all fields of a section that have that name, ignoring case.
+pub(super) fn values<'a, 'n>(
+    fields: &'a [Field],
+    section: &'a [u8],
+    name: &'n str,
+) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
+    // Most names differ in their length, which is known without their bytes.
+    let has_name = move |field: &&Field| {
+        field.name.len() == name.len() && section[field.name.clone()].eq_ignore_ascii_case(name.as_bytes())
+    };
+    fields.iter().filter(has_name).map(|field| &section[field.value.clone()])
 }
 
 /// The `count` fields of a section whose end a [`Scanner`] has found, from byte `start` on.

@@ -9,7 +9,7 @@ use super::{Interim, Terms};
 use crate::error::{Code, Result};
 use crate::net::{Connection, Read, Reader};
 use crate::pool::Slice;
-use crate::wire::{Head, HeadScanner, parse_head};
+use crate::wire::{Head, HeadScanner};
 
 /// Finds the final head at the front of what a connection brings.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl<'a> HeadReader<'a> {
         loop {
             let end = buffer.as_ref().map_or(Ok(None), |bytes| scanner.scan(bytes))?;
             if let Some((end, mut rest)) = end.zip(buffer.take_if(|_| end.is_some())) {
-                let head = parse_head(&rest.split_to(end), limits)?;
+                let head = scanner.parse(&rest.split_to(end))?;
                 self.parsed = true;
                 if !is_interim(&head) {
                     return Ok((head, rest, self.first_byte.unwrap_or_default()));

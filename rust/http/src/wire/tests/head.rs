@@ -231,3 +231,15 @@ fn errors_show_little_of_what_was_sent_and_logs_no_values() {
     let shown = format!("{head:?}");
     assert!(shown.contains("Set-Cookie") && !shown.contains("secret"), "{shown}");
 }
+
+#[test]
+fn a_scanner_parses_only_the_head_that_it_has_found() {
+    let head = b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n";
+    let mut scanner = HeadScanner::new(&HEAD_LIMITS);
+    assert_eq!(name(&scanner.parse(head).unwrap_err()), "BAD_HEAD", "it has found none");
+    assert_eq!(scanner.scan(&head[..20]).unwrap(), None);
+    assert_eq!(name(&scanner.parse(&head[..20]).unwrap_err()), "BAD_HEAD", "it is not whole");
+    assert_eq!(scanner.scan(head).unwrap(), Some(head.len()));
+    assert_eq!(name(&scanner.parse(&head[..head.len() - 1]).unwrap_err()), "BAD_HEAD", "a byte is missing");
+    assert_eq!(scanner.parse(head).unwrap(), parse_head(head, &HEAD_LIMITS).unwrap());
+}

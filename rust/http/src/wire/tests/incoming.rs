@@ -280,3 +280,16 @@ proptest! {
         prop_assert_eq!(found, whole);
     }
 }
+
+#[test]
+fn a_scanner_parses_only_the_request_that_it_has_found() {
+    let bytes = b"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let mut scanner = IncomingScanner::new(&LIMITS);
+    assert_eq!(name(&scanner.parse(&bytes[2..]).unwrap_err()), "BAD_REQUEST_HEAD", "it has found none");
+    let range = scanner.scan(bytes).unwrap().expect("a whole head");
+    assert_eq!(name(&scanner.parse(bytes).unwrap_err()), "BAD_REQUEST_HEAD", "an empty line is before it");
+    assert_eq!(
+        scanner.parse(&bytes[range.clone()]).unwrap(),
+        parse_incoming(&bytes[range], &LIMITS).unwrap()
+    );
+}
