@@ -185,7 +185,8 @@ async def test_no_retries_without_a_budget(native: Front) -> None:
 async def test_the_limit_of_a_try_is_not_that_of_the_request(native: Front) -> None:
     async with Backends(2) as (a, b):
         a.mode = "stall"
-        origins = Origins([a.url, b.url], retries=Retries(try_timeout=0.1))
+        # The other origin has the same time, on a busy machine too.
+        origins = Origins([a.url, b.url], retries=Retries(try_timeout=1))
         port = await native.serve(origins, timeouts=Timeouts(first_byte=20))
         client = await native.connect(port)
         assert (await client.ask("/x")).body == film("/x")

@@ -155,7 +155,7 @@ async def test_checks_take_an_origin_out_before_a_client_meets_it(native: Front)
 
 async def test_a_check_that_hangs_is_a_failure_after_its_time(native: Front) -> None:
     async with Backends(2) as (a, b):
-        origins = Origins([a.url, b.url], check=Check(path="/health", interval=0.02, timeout=0.1, fall=1))
+        origins = Origins([a.url, b.url], check=Check(path="/health", interval=0.02, timeout=1, fall=1))
         client = await native.connect(await native.serve(origins))
         await client.ask("/first")
         a.mode = "stall"

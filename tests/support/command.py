@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from .client import RawClient
+from .waiting import DEADLINE
 
 COMMAND = (sys.executable, "-m", "penstock")
 LISTENING = re.compile(r"listening on (\S+)")
@@ -31,7 +32,7 @@ class Running:
     async def wait_for(self, pattern: re.Pattern[str]) -> re.Match[str]:
         """The next line of the log that has `pattern`."""
         assert self.process.stderr is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE):
             async for raw in self.process.stderr:
                 self.lines.append(raw.decode().rstrip())
                 if found := pattern.search(self.lines[-1]):
@@ -41,7 +42,7 @@ class Running:
     async def ended(self) -> int:
         """The exit status, once the process has ended; its log is in `lines` then."""
         assert self.process.stderr is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE):
             self.lines += (await self.process.stderr.read()).decode().splitlines()
             return await self.process.wait()
 
@@ -68,13 +69,13 @@ async def serve(*arguments: str, directory: Path | None = None) -> AsyncIterator
 
 def run(*arguments: str, directory: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, timeout=30, check=False, cwd=directory
+        [*COMMAND, *arguments], capture_output=True, text=True, timeout=DEADLINE, check=False, cwd=directory
     )
 
 
 async def refused(running: Running) -> None:
     """Wait until nothing listens any more: a connection in the listener's queue until then is no request."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(DEADLINE):
         while True:
             try:
                 (await RawClient.connect(running.port)).abort()

@@ -22,7 +22,7 @@ async def until(condition: Callable[[], object], what: str, *, within: float = D
         await asyncio.sleep(0.002)
 
 
-async def in_time(awaitable: Awaitable[T], what: str = "", *, within: float = 10.0) -> T:
+async def in_time(awaitable: Awaitable[T], what: str = "", *, within: float = DEADLINE) -> T:
     """Await what would wait for ever only if something is broken; after `within` seconds the test fails with `what`.
 
     The default of `what` is the name of the coroutine.

@@ -15,7 +15,7 @@ from support.brokers.redis_server import RedisServer
 from support.client import RawClient
 from support.origins import Model
 from support.subscribers import parse
-from support.waiting import until
+from support.waiting import DEADLINE, in_time, until
 
 from .serving import Serving, rest, subscribed, workers
 
@@ -42,8 +42,8 @@ async def who(request, response):
     response.headers["Worker"] = str(os.getpid())
 
 async def authorise(request, topic):
-    Path(f"asked-{os.getpid()}").touch()
     said = Path("may").read_text()
+    Path(f"asked-{said}-{os.getpid()}").touch()
     return said == "yes" or float(said)
 
 async def guarded(request):
@@ -107,21 +107,29 @@ app.router.add_get("/stats", stats)
 """
 
 
-async def subscribers(serving: Serving) -> int:
-    """Those of clients: each worker is one itself."""
-    stats: dict[str, Any] = json.loads(await serving.ask("/stats"))
-    count: int = stats["subscribers"]
-    return count - 2
-
-
 async def come_to(serving: Serving, count: int) -> None:
-    async with asyncio.timeout(30):
-        while await subscribers(serving) != count:
-            pass
+    """Wait until so many clients have subscribed: each worker is a subscriber itself."""
+    client = await serving.connect()
+
+    async def counted() -> None:
+        stats: dict[str, Any] = {}
+        while stats.get("subscribers") != count + 2:
+            reply = await client.ask("/stats")
+            assert reply.head.status == 200, reply
+            stats = json.loads(reply.body)
+
+    await in_time(counted(), f"{count} clients listen", within=DEADLINE)
 
 
-async def nobody_listens(serving: Serving) -> None:
+async def no_client_listens(serving: Serving) -> None:
     await come_to(serving, 0)
+
+
+def allow(directory: Path, answer: str) -> None:
+    """Have the hook answer so. It may read at any moment, and reads an answer that is whole."""
+    new = directory / "new"
+    new.write_text(answer)
+    new.replace(directory / "may")
 
 
 def kill(*pids: int) -> None:
@@ -152,7 +160,7 @@ async def test_subscribers_outlive_the_worker_that_let_them_in(directory: Path) 
         assert (reply.head.status, reply.body) == (204, b"")
         # The connection of one that was served goes on.
         assert (await both[0].client.ask("/stats")).head.status == 200
-        await nobody_listens(serving)
+        await no_client_listens(serving)
     assert "Traceback" not in serving.running.log()
 
 
@@ -187,32 +195,31 @@ async def test_what_refuses_is_answered_by_its_code(directory: Path, path: str) 
         assert (reply.head.status, json.loads(reply.body)["name"]) == (400, "BAD_TOPIC")
         reply = await (await serving.connect()).ask("/events/news", method="HEAD")
         assert (reply.head.status, reply.head.one("Content-Type")) == (200, "text/event-stream")
-        await nobody_listens(serving)
+        await no_client_listens(serving)
 
 
 async def test_a_permit_is_asked_for_again_and_withdrawn(directory: Path) -> None:
-    (directory / "may").write_text("0.05")
+    allow(directory, "0.05")
     async with workers(directory, app=APP) as serving:
         reader = await subscribed(serving, "/guarded/news")
         (asked,) = serving.pids("asked")
-        (directory / f"asked-{asked}").unlink()
+        (directory / f"asked-0.05-{asked}").unlink()
         await until(lambda: serving.pids("asked") == {asked}, "it is asked anew where it was let in")
         await serving.ask("/publish/news?data=one")
         assert await reader.data(1) == ["one"]
-        (directory / "may").write_text("0")
+        allow(directory, "0")
         assert await rest(reader) == []
-        await nobody_listens(serving)
+        await no_client_listens(serving)
         assert await serving.status("/guarded/news") == 403
 
 
 async def test_a_permit_without_a_limit_outlives_who_gave_it(directory: Path) -> None:
-    (directory / "may").write_text("0.05")
+    allow(directory, "0.05")
     async with workers(directory, app=APP) as serving:
         reader = await subscribed(serving, "/guarded/news")
-        (directory / "may").write_text("yes")
-        (asked,) = serving.pids("asked")
-        (directory / f"asked-{asked}").unlink()
-        await until(lambda: serving.pids("asked") == {asked}, "it is asked anew")
+        allow(directory, "yes")
+        (asked,) = serving.pids("asked-0.05")
+        await until(lambda: serving.pids("asked-yes") == {asked}, "it is asked anew")
         kill(asked)
         await serving.logged("was killed by SIGKILL")
         await serving.ask("/publish/news?data=one")
@@ -220,8 +227,8 @@ async def test_a_permit_without_a_limit_outlives_who_gave_it(directory: Path) ->
 
 
 async def test_a_permit_runs_out_where_its_worker_is_gone(directory: Path) -> None:
-    (directory / "may").write_text("0.5")
-    hasty = APP + "\nfrom penstock.web import subscription\nsubscription._GRACE = 0.5\n"
+    allow(directory, "0.5")
+    hasty = APP + "\nfrom penstock.web import subscription\nsubscription._GRACE = 3.0\n"
     async with workers(directory, app=hasty) as serving:
         reader = await subscribed(serving, "/guarded/news")
         (asked,) = serving.pids("asked")
@@ -240,7 +247,7 @@ async def test_a_client_that_leaves_is_counted_out(directory: Path) -> None:
             reader = await subscribed(serving, path)
             await come_to(serving, 1)
             reader.client.abort()
-            await nobody_listens(serving)
+            await no_client_listens(serving)
 
 
 async def test_what_passes_the_worker_ends_with_it(directory: Path) -> None:
@@ -249,7 +256,7 @@ async def test_what_passes_the_worker_ends_with_it(directory: Path) -> None:
         kill(int(reader.head.one("Worker") or 0))
         with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
             await reader.client.body(reader.head)
-        await nobody_listens(serving)
+        await no_client_listens(serving)
 
 
 async def test_what_passes_the_worker_comes_whole(directory: Path) -> None:
@@ -289,7 +296,7 @@ async def test_a_topic_is_fed_on_when_its_worker_is_gone(directory: Path) -> Non
         for reader in (first, second, third):
             assert [event.type for event in await rest(reader)] == ["penstock-end"]
         assert model.requests == 1
-        await nobody_listens(serving)
+        await no_client_listens(serving)
 
 
 async def test_a_topic_of_a_shared_log_is_fed_on_when_its_worker_is_gone(
@@ -323,6 +330,7 @@ async def test_a_topic_is_fed_once_by_whichever_worker_is_asked(directory: Path)
         # The edge takes a worker for slow that a busy machine keeps from its core, and asks the other for all.
         async with asyncio.timeout(30):
             while len({reader.head.one("Worker") for reader in readers}) < 2:
+                await asyncio.sleep(0.01)
                 readers.append(await subscribed(serving, "/answer/film"))
         for model in models:
             model.send("data: a\n\n")
@@ -339,7 +347,7 @@ async def test_a_topic_goes_on_without_the_one_who_asked_first(directory: Path) 
     async with ScriptedOrigin(model) as origin, workers(directory, app=app(origin)) as serving:
         first: RawClient = (await subscribed(serving, "/answer/film")).client
         first.abort()
-        await nobody_listens(serving)
+        await no_client_listens(serving)
         model.send("data: a\n\n")
         reader = await subscribed(serving, "/answer/film")
         assert await reader.data(1) == ["a"]
@@ -356,7 +364,7 @@ async def test_workers_listen_for_no_request(directory: Path) -> None:
         await until(lambda: len(serving.pids("listens")) == 3, "another one listens")
         await serving.ask("/publish/watched?data=two")
         await until(lambda: serving.pids("heard-two") == serving.alive(), "it has heard it")
-        await nobody_listens(serving)
+        await no_client_listens(serving)
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
