@@ -5,6 +5,7 @@ import contextlib
 import logging
 import re
 import threading
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,20 @@ async def test_requests_that_are_refused_have_a_line_with_what_was_sent(
         assert " failed=0x" in found[-1], name
 
 
+HALF = says(answer("Content-Length: 9", body=b"half"), then="stall")
+
+
+def on_each_lane(
+    gateway: Gateway, waits: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.Application:
+    """`waits`, a handler that relays, and a native route."""
+    app = web.Application()
+    app.router.add_get("/waits", waits)
+    app.router.add_get("/relay", gateway.relay)
+    app.add_routes([gateway.native("/native/", name="films")])
+    return app
+
+
 async def test_a_client_that_leaves_has_a_line_with_what_it_got(
     engine: penstock.Engine, serve: Serve, connect: Connect, log: logging.Logger, lines: Lines
 ) -> None:
@@ -182,13 +197,8 @@ async def test_a_client_that_leaves_has_a_line_with_what_it_got(
         await asyncio.Event().wait()
         raise AssertionError
 
-    half = says(answer("Content-Length: 9", body=b"half"), then="stall")
-    async with ScriptedOrigin(half) as scripted:
-        gateway = Gateway(scripted.url, engine=engine)
-        app = web.Application()
-        app.router.add_get("/waits", waits)
-        app.router.add_get("/relay", gateway.relay)
-        app.add_routes([gateway.native("/native/", name="films")])
+    async with ScriptedOrigin(HALF) as scripted:
+        app = on_each_lane(Gateway(scripted.url, engine=engine), waits)
         served = await serve(app, server={"access_log": log, "handler_cancellation": True})
         client = await connect(served)
         await client.get("/waits")
@@ -217,13 +227,8 @@ async def test_what_the_engine_cuts_off_when_it_is_closed_has_one_line_with_what
         await asyncio.Event().wait()
         raise AssertionError
 
-    half = says(answer("Content-Length: 9", body=b"half"), then="stall")
-    async with ScriptedOrigin(half) as scripted:
-        gateway = Gateway(scripted.url, engine=engine)
-        app = web.Application()
-        app.router.add_get("/waits", waits)
-        app.router.add_get("/relay", gateway.relay)
-        app.add_routes([gateway.native("/native/", name="films")])
+    async with ScriptedOrigin(HALF) as scripted:
+        app = on_each_lane(Gateway(scripted.url, engine=engine), waits)
         served = await serve(app, server={"access_log": log, "handler_cancellation": True})
         for target in ("/native/a", "/relay", "/waits"):
             client = await connect(served)

@@ -6,7 +6,8 @@ Each is asked for by a handler that is `Gateway.relay` itself, and by one that a
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -24,7 +25,7 @@ from support.leaks import engine_under_test
 from support.origins import FRESH, says, whole_stream
 from support.waiting import in_time, until
 
-from .conftest import Connect, Serve
+from .conftest import Connect, Serve, Served
 
 OK = answer("Content-Length: 2", body=b"ok")
 ROUNDS = 8
@@ -322,14 +323,22 @@ async def test_a_failure_after_the_head_cuts_the_client_off(
     await until(lambda: any(told in record.getMessage() for record in caplog.records), "it is logged")
 
 
-async def test_a_client_that_leaves_before_the_head_ends_the_fetch(
+@asynccontextmanager
+async def stalled(
     engine: penstock.Engine, serve: Serve, connect: Connect, as_handler: Callable[[Handler], Handler]
-) -> None:
+) -> AsyncIterator[tuple[Served, RawClient, Peer]]:
+    """A server, a client that has asked it, and the connection of its origin, which does not answer."""
     async with ScriptedOrigin(Peer.stall) as origin:
         served = await serve(as_handler(Gateway(origin.url, engine=engine).relay))
         client = await connect(served)
         await client.get()
-        peer = await origin.connection()
+        yield served, client, await origin.connection()
+
+
+async def test_a_client_that_leaves_before_the_head_ends_the_fetch(
+    engine: penstock.Engine, serve: Serve, connect: Connect, as_handler: Callable[[Handler], Handler]
+) -> None:
+    async with stalled(engine, serve, connect, as_handler) as (served, client, peer):
         await peer.request()
         client.abort()
         await peer.wait_left()
@@ -370,11 +379,7 @@ async def test_the_access_log_has_the_end(
 async def test_a_stop_does_not_wait_for_an_origin_for_ever(
     engine: penstock.Engine, serve: Serve, connect: Connect, as_handler: Callable[[Handler], Handler]
 ) -> None:
-    async with ScriptedOrigin(Peer.stall) as origin:
-        served = await serve(as_handler(Gateway(origin.url, engine=engine).relay))
-        client = await connect(served)
-        await client.get()
-        peer = await origin.connection()
+    async with stalled(engine, serve, connect, as_handler) as (served, _, peer):
         await in_time(served.runner.cleanup(), "the server has stopped")
         await peer.wait_left()
 

@@ -1,6 +1,5 @@
 """Clients that stall and hold connections to an origin, by native routes, or relays of an application or a worker."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,7 +11,7 @@ from penstock.config import Cache, Caching, Edge, OriginLimits
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient
 from support.leaks import engine_under_test
-from support.waiting import until
+from support.waiting import in_time, until
 from support.ways import Relay, Way
 
 from .conftest import CONNECTIONS, count, endless
@@ -72,6 +71,17 @@ async def stalled(relay: Relay) -> RawClient:
     return client
 
 
+async def make_room(lane: Lane, relay: Relay, origin: ScriptedOrigin) -> None:
+    """Clients that stall hold all connections, and some of them are cut for clients that wait."""
+    for _ in range(lane.connections):
+        await stalled(relay)
+    await until(lambda: len(origin.connections) == lane.connections, "they hold all connections")
+    for _ in range(3):
+        client = await lane.way.connect(relay.port)
+        assert (await in_time(client.ask(), "a client that waits is served")).body == b"ok"
+    assert 1 <= lane.cut() < lane.connections, "others are left alone"
+
+
 @pytest.mark.parametrize("options", [{}, {"caching": Caching()}], ids=["plain", "cached"])
 @pytest.mark.parametrize("several", [False, True], ids=["one origin", "several"])
 async def test_those_that_hold_all_connections_make_room_for_those_that_wait(
@@ -79,14 +89,7 @@ async def test_those_that_hold_all_connections_make_room_for_those_that_wait(
 ) -> None:
     async with ScriptedOrigin(endless) as origin:
         relay = await lane.relay(Origins([origin.url]) if several else origin.url, 0.2, **options)
-        for _ in range(lane.connections):
-            await stalled(relay)
-        await until(lambda: len(origin.connections) == lane.connections, "they hold all connections")
-        async with asyncio.timeout(20):
-            for _ in range(3):
-                client = await lane.way.connect(relay.port)
-                assert (await client.ask()).body == b"ok"
-        assert 1 <= lane.cut() < lane.connections, "others are left alone"
+        await make_room(lane, relay, origin)
 
 
 async def test_a_client_that_takes_its_responses_does_not_wait_for_those_that_stall(lane: Lane) -> None:
@@ -103,8 +106,7 @@ async def test_a_client_that_takes_its_responses_does_not_wait_for_those_that_st
         line = 24
         crowd = [await stalled(relay) for _ in range(lane.connections + line)]
         await until(lambda: lane.waiting() + lane.cut() >= line, "a line")
-        async with asyncio.timeout(20):
-            assert (await reader.ask()).body == b"ok"
+        assert (await in_time(reader.ask(), "the client that reads is served")).body == b"ok"
         threads = lane.connections // CONNECTIONS
         assert asked.index("/") <= lane.connections + line - line // threads // 2, (
             "most of its line comes after it"
@@ -139,11 +141,4 @@ async def test_handlers_that_write_what_they_fetch_lose_clients_that_hold_connec
         app = web.Application()
         app.router.add_get("/{path:.*}", handler)
         relay = await lane.way.serve(app, edge=Edge(stall_grace=0.2, write_timeout=None))
-        for _ in range(lane.connections):
-            await stalled(relay)
-        await until(lambda: len(origin.connections) == lane.connections, "they hold all connections")
-        async with asyncio.timeout(20):
-            for _ in range(3):
-                client = await lane.way.connect(relay.port)
-                assert (await client.ask()).body == b"ok"
-        assert 1 <= lane.cut() < lane.connections, "others are left alone"
+        await make_room(lane, relay, origin)
