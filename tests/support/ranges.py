@@ -15,10 +15,10 @@ from .films import film
 SLICE = 16 * 1024
 MAX_OBJECT = 64 * 1024
 SMALL = 3 * SLICE + 1000
-LARGE = 128 * SLICE + 1000
+LARGE = 80 * SLICE + 1000
 CHEAP = 1024 * 1024
 """Bytes that the origin may be made to send for 100: some slices, and what the kernel takes beforehand of an answer that
-is given up. Of the whole there are two million."""
+is given up. The whole is a quarter more."""
 MODIFIED = "Sun, 22 Nov 2026 10:00:00 GMT"
 BOUNDARY = "of-the-origin"
 
@@ -137,8 +137,10 @@ class Origin:
         if framing != "chunked":
             await self._send(peer, body)
             return
-        for start in range(0, len(body), SLICE):
-            piece = body[start : start + SLICE]
+        # A chunk with its framing is one piece of `_send`.
+        size = SLICE - len(f"{SLICE:x}\r\n\r\n")
+        for start in range(0, len(body), size):
+            piece = body[start : start + size]
             await self._send(peer, f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
         if is_last:
             await self._send(peer, b"0\r\n\r\n")
