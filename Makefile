@@ -59,14 +59,24 @@ test: build test-rust test-python ## Run all tests
 test-rust: | toolchain ## Run the engine's tests
 	cd rust && $(CARGO) test --quiet --workspace --exclude penstock-python
 
-# They mostly wait for clocks, and the others can run meanwhile.
-WAITING = tests/events tests/hub tests/inspection tests/workers
+# The parts run side by side, the longest first. A test waits for about half of its time, so each core has two of them.
+PARTS = workers storage streams rest fire programs
+JOBS = $(shell expr 2 \* $$(nproc))
+PART_fire = tests/workers/test_under_fire.py tests/workers/test_supervisor.py
+PART_workers = tests/workers $(PART_fire:%=--ignore=%)
+PART_storage = tests/cache tests/gateway tests/origins
+PART_streams = tests/events tests/hub tests/media
+PART_programs = tests/demo $(wildcard tests/test_*.py)
+PART_rest = tests --ignore-glob='tests/test_*.py' $(patsubst %,--ignore=%,tests/demo tests/workers $(PART_storage) $(PART_streams))
 
-.PHONY: test-python
+.PHONY: test-python $(PARTS:%=test-python-%)
 test-python: build ## Run the Python tests
-	@$(BIN)/python -m pytest -q $(WAITING) & waiting=$$!; \
-	$(BIN)/python -m pytest -q tests $(WAITING:%=--ignore=%); rest=$$?; \
-	wait $$waiting && exit $$rest
+	@# The interpreters that tests start would each compile the package anew.
+	@$(BIN)/python -m compileall -q python
+	@$(MAKE) --no-print-directory --keep-going --output-sync --jobs $(JOBS) $(PARTS:%=test-python-%)
+
+$(PARTS:%=test-python-%): test-python-%:
+	$(BIN)/python -m pytest -q $(PART_$*)
 
 .PHONY: test-aiohttp
 test-aiohttp: build ## Run aiohttp's own suites of its server on penstock's Site (fetches them)

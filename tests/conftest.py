@@ -3,9 +3,11 @@
 import logging
 import signal
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 import penstock
 from penstock.config import OriginLimits
@@ -19,6 +21,21 @@ for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
 
 # The first engine of a process opens the signal pipe that tokio keeps for good; it is no test's.
 penstock.Engine(memory="1MiB").close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def programs_find_one_root_certificate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Programs that tests start find one root certificate in place of the system's.
+
+    An import of aiohttp parses all of them, which takes a third of the time that `penstock serve` needs to start. No
+    test trusts a public authority.
+    """
+    path: Path = tmp_path_factory.mktemp("roots") / "root.pem"
+    trustme.CA().cert_pem.write_to_path(path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(path))
+        patch.setenv("SSL_CERT_DIR", str(path.parent / "none"))
+        yield
 
 
 @pytest.fixture(autouse=True)
