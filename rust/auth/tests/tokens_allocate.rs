@@ -56,7 +56,7 @@ fn request(token: &str, place: usize) -> (String, Fields) {
     (target, headers)
 }
 
-/// What a request with `token` costs, and what becomes of it.
+/// The allocations of a request with `token`, and its result.
 fn cost(
     verifier: &dyn Verifier,
     token: &str,

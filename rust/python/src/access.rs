@@ -1,7 +1,8 @@
-//! `Decisions` and `Gate`: how the engine asks Python who may, and how Python revokes it.
+//! `Decisions` and `Gate`: how the engine asks Python to decide about requests, and how Python
+//! revokes decisions.
 //!
-//! Questions wait in the engine. The slot of whoever answers them is woken for the first of a burst, and the loop's callback hands
-//! each to Python as a [`Question`]. One that Python drops has failed, so that nobody waits for it.
+//! Questions wait in the engine. The first of a burst wakes the slot of the listener, and the loop's callback hands each to
+//! Python as a [`Question`]. One that Python drops has failed, so that no request waits for it.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -26,7 +27,7 @@ use crate::port::{Receive, Slot};
 use crate::record::record;
 use crate::settings::Settings;
 
-/// What was decided, and who is asked.
+/// The decisions, and the hook that is asked.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Decisions {
     shared: Arc<access::Decisions>,
@@ -34,7 +35,7 @@ pub(crate) struct Decisions {
     listening: Mutex<Option<Listening>>,
 }
 
-/// Who is asked, on the loop of a slot.
+/// The hook, and the slot of its loop.
 struct Listening {
     _slot: Slot,
     listener: Arc<Listener>,
@@ -42,7 +43,7 @@ struct Listening {
 
 struct Listener {
     decisions: Arc<access::Decisions>,
-    /// Called with each question.
+    /// The hook: called with each question.
     pose: Py<PyAny>,
 }
 
@@ -65,12 +66,12 @@ impl Decisions {
         Ok(Self { shared, secret: Secret::new().into_python(py)?, listening: Mutex::new(None) })
     }
 
-    /// The metrics of `engine` have the counts from now on.
+    /// Adds the counts to the metrics of `engine`.
     fn add_to(&self, engine: &Bound<'_, Engine>) {
         engine.get().board().add_decisions(&self.shared);
     }
 
-    /// Has `pose` called with each question from now on, on the running loop, in place of whoever was before.
+    /// Calls `pose` with each question from now on, on the running loop, in place of an earlier hook.
     fn listen(&self, py: Python<'_>, engine: &Bound<'_, Engine>, pose: Py<PyAny>) -> PyResult<()> {
         let listener = Arc::new(Listener { decisions: Arc::clone(&self.shared), pose });
         let slot = Slot::receiving(engine.get().port(py)?, Arc::clone(&listener) as Arc<dyn Receive>);
@@ -80,13 +81,13 @@ impl Decisions {
         Ok(())
     }
 
-    /// Forgets what was decided about `tenant`, or about everybody. How many decisions that were, and how many responses were cut.
+    /// Revokes the decisions about `tenant`, or all. Returns how many decisions that were, and how many responses were cut.
     #[pyo3(signature = (tenant, cut))]
     fn revoke(&self, tenant: Option<&str>, cut: bool) -> (usize, usize) {
-        self.shared.revoke(tenant.map_or(Whose::Everybody, Whose::Tenant), cut)
+        self.shared.revoke(tenant.map_or(Whose::All, Whose::Tenant), cut)
     }
 
-    /// `penstock.stats.TenantStats` of each tenant that is known, by name.
+    /// `penstock.stats.TenantStats` of each tenant, by name.
     fn tenants<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let tenants = PyDict::new(py);
         for (name, TenantCounts { active, requests, refused, bytes }) in self.shared.tenants() {
@@ -96,7 +97,7 @@ impl Decisions {
         Ok(tenants)
     }
 
-    /// Has a tenant begin its total anew; whether it is known.
+    /// Resets the total of a tenant. False if there is no such tenant.
     fn renew(&self, tenant: &str) -> bool {
         self.shared.renew(tenant)
     }
@@ -139,11 +140,11 @@ impl Drop for Decisions {
     }
 }
 
-/// What decides by what a request brings along.
+/// Decides by a token of the request.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Verifier {
     pub(crate) shared: Arc<dyn access::Verifier>,
-    /// What looks after it for as long as somebody has it.
+    /// Keeps its keys up to date, as long as this exists.
     pub(crate) keeper: Option<Py<PyAny>>,
 }
 
@@ -153,7 +154,7 @@ impl Verifier {
         visit.call(&self.keeper)
     }
 
-    /// What the origin is sent of a client's fields: no token.
+    /// The fields of a client without the token, for the origin.
     fn forwarded<'py>(
         &self,
         py: Python<'py>,
@@ -168,11 +169,11 @@ impl Verifier {
     }
 }
 
-/// What stands before a route.
+/// The gate of a route.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Gate {
     shared: Arc<access::Gate>,
-    /// They listen for as long as somebody stands here.
+    /// Keeps the hook listening.
     decisions: Py<Decisions>,
     verifier: Option<Py<Verifier>>,
 }
@@ -204,8 +205,8 @@ fn part(py: Python<'_>, (kind, what): PartRow) -> PyResult<Part> {
 
 #[pymethods]
 impl Gate {
-    /// Before the route called `name`, which `scope` tells apart from others of that name. `verifier` None: whoever listens is asked, and `parts` say what the answer is remembered by. `lifetime` is that of what was
-    /// verified.
+    /// The gate of the route called `name`, whose keys `scope` makes its own. Without a `verifier` the hook is asked, and
+    /// `parts` make the key of its answer. `lifetime`: seconds for which a verified token is cached.
     #[new]
     #[pyo3(signature = (decisions, name, scope, parts, verifier, lifetime))]
     fn new(
@@ -228,13 +229,14 @@ impl Gate {
         Ok(Self { shared: Arc::new(gate), decisions: decisions.clone().unbind(), verifier })
     }
 
-    /// Forgets what was decided about requests that have these values for the parts of the key.
+    /// Revokes the decision about requests with these values for the parts of the key.
     #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
     fn revoke(&self, values: Vec<Option<Vec<u8>>>, cut: bool) -> (usize, usize) {
         self.shared.revoke(&values, cut)
     }
 
-    /// Begins to let a request in that the event loop's own transports serve: it is, or is not, or has to wait.
+    /// Asks for a request on a transport of the event loop's own. Returns a [`Permit`], a [`Refused`], a
+    /// [`Waiting`]; or `None`: the decision was revoked meanwhile, and the caller asks again.
     #[pyo3(signature = (engine, method, target, prefix, authority, remote, headers))]
     #[expect(clippy::too_many_arguments, reason = "the parts of a request, each once")]
     #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
@@ -260,7 +262,7 @@ impl Gate {
             Err(refusal) => Ok(Refused::new(py, &refusal).into_pyobject(py)?.into_any()),
             Ok(Begun::Pass(pass)) => match gate.hold(&pass) {
                 Some(permit) => Permit::found(py, engine, permit, pass.target),
-                // It was revoked in between.
+                // It was revoked meanwhile.
                 None => Ok(py.None().into_bound(py)),
             },
             Ok(Begun::Waiting(waiting)) => {
@@ -278,7 +280,7 @@ impl Gate {
     }
 }
 
-/// A request that the event loop's own transports serve.
+/// A request on a transport of the event loop's own.
 struct Entering {
     method: String,
     target: String,
@@ -301,7 +303,7 @@ impl Entering {
     }
 }
 
-/// One who waits for the answer to a question.
+/// A request that waits for the answer to a question.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Waiting {
     gate: Py<Gate>,
@@ -312,11 +314,11 @@ pub(crate) struct Waiting {
 
 #[pymethods]
 impl Waiting {
-    /// A future that is done when there is an answer, and seconds after which there is none.
+    /// A future that is done when there is an answer, and the seconds until it is too late.
     fn wait<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, f64)> {
         let mut seat = lock(&self.seat);
         let Some((waiting, slot)) = &mut *seat else {
-            return Err(exception(py, &Code::Internal.error("nobody waits any more")));
+            return Err(exception(py, &Code::Internal.error("the wait has ended")));
         };
         let future = slot.park(py)?;
         let mut context = Context::from_waker(slot.waker());
@@ -327,7 +329,7 @@ impl Waiting {
         Ok((future, left.as_secs_f64()))
     }
 
-    /// What became of it, as `Gate.enter` says it; None: it is to be entered anew. Who has waited for too long is refused.
+    /// The result, as of `Gate.enter`. A request that has waited for too long is refused.
     fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let Some((mut waiting, slot)) = lock(&self.seat).take() else {
             return Ok(py.None().into_bound(py));
@@ -342,7 +344,7 @@ impl Waiting {
         let Poll::Ready(outcome) = outcome else { return Ok(py.None().into_bound(py)) };
         match self.entering.with(|asked| gate.end(outcome, asked)) {
             Err(refusal) => Ok(Refused::new(py, &refusal).into_pyobject(py)?.into_any()),
-            // Whoever is asked looks at the request as it came.
+            // A hook has no token to remove from the target.
             Ok(pass) => match pass.and_then(|pass| gate.hold(&pass)) {
                 Some(permit) => Permit::found(py, self.engine.bind(py), permit, None),
                 None => Ok(py.None().into_bound(py)),
@@ -355,11 +357,11 @@ impl Waiting {
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Permit {
     held: Mutex<Option<Held>>,
-    /// Path and query without a token; none: as they came.
+    /// Path and query without a token; `None`: as the client sent them.
     target: Option<String>,
 }
 
-/// What is given back when it leaves.
+/// Released when the response is over.
 struct Held {
     permit: access::Permit,
     slot: Slot,
@@ -386,26 +388,26 @@ impl Permit {
 
 #[pymethods]
 impl Permit {
-    /// Path and query without a token; None: as they came.
+    /// Path and query without a token; `None`: as the client sent them.
     #[getter]
     fn target(&self) -> Option<&str> {
         self.target.as_deref()
     }
 
-    /// On whose account it is.
+    /// The tenant of the request.
     #[getter]
     fn tenant(&self) -> Option<String> {
         lock(&self.held).as_ref()?.permit.decision().tenant().map(str::to_owned)
     }
 
-    /// Seconds for which it was decided, from now on.
+    /// Seconds until the decision expires.
     #[getter]
     fn left(&self) -> f64 {
         let until = lock(&self.held).as_ref().map(|held| held.permit.decision().until);
         until.map_or(0.0, |until| until.saturating_duration_since(Instant::now()).as_secs_f64())
     }
 
-    /// A future that is done when it is revoked and is to be cut.
+    /// A future that is done when the response is to be cut because the decision was revoked.
     fn cut<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let held = lock(&self.held);
         let Some(Held { permit, slot, .. }) = &*held else {
@@ -418,7 +420,7 @@ impl Permit {
         Ok(future)
     }
 
-    /// Counts so many bytes on the account of its tenant. For how many seconds nothing more is to be sent.
+    /// Counts bytes for the tenant. Returns the seconds to wait before more is sent.
     fn sent(&self, py: Python<'_>, count: usize) -> PyResult<f64> {
         let held = lock(&self.held);
         let allotment = held.as_ref().and_then(|held| held.permit.decision().allotment.as_ref());
@@ -440,13 +442,13 @@ impl Permit {
 /// A request that was not let in.
 #[pyclass(frozen, get_all, module = "penstock._native")]
 pub(crate) struct Refused {
-    /// As the engine says it.
+    /// The exception to raise or log.
     error: Py<PyAny>,
-    /// Of HTTP.
+    /// The HTTP status.
     status: u16,
-    /// What the client is told, if that was decided.
+    /// The detail for the client, if the decision has one.
     detail: Option<String>,
-    /// What `WWW-Authenticate` says.
+    /// The value of `WWW-Authenticate`.
     challenge: Option<String>,
 }
 
@@ -464,30 +466,30 @@ impl Refused {
 
 type Field = (Py<PyBytes>, Py<PyBytes>);
 
-/// A request that a question is about.
+/// The request of a question.
 #[pyclass(frozen, get_all, module = "penstock._native")]
 pub(crate) struct AskedRequest {
     /// The name of the route.
     route: String,
     method: String,
-    /// Path and query as they came.
+    /// Path and query, as the client sent them.
     target: String,
-    /// The host that is asked for, and its port.
+    /// The requested host, and its port.
     authority: String,
-    /// The client's address; none on a Unix socket.
+    /// The client's address; `None` on a Unix socket.
     remote: Option<String>,
     headers: Vec<Field>,
     /// The first value of each part of the key.
     key: Vec<Option<Py<PyBytes>>>,
 }
 
-/// A question. One that is dropped has failed.
+/// A question. If it is dropped, it has failed.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Question(Mutex<Option<Posed>>);
 
 #[pymethods]
 impl Question {
-    /// What it is about; `None` once it has been answered.
+    /// The request; `None` after the answer.
     fn request(&self, py: Python<'_>) -> Option<AskedRequest> {
         let posed = lock(&self.0);
         let Request { route, method, target, authority, remote, headers, key } = &posed.as_ref()?.request;
@@ -520,7 +522,7 @@ impl Question {
         self.answer(Verdict::Deny(denial), lifetime);
     }
 
-    /// There is no answer. `late`: the hook has taken too long; else it has failed.
+    /// Ends it without an answer. `late`: the hook has taken too long; else it has failed.
     fn fail(&self, late: bool) {
         let posed = lock(&self.0).take();
         if let Some(posed) = posed {

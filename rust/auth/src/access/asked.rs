@@ -1,4 +1,4 @@
-//! What a request shows of itself to whoever decides about it, however it was received.
+//! The parts of a request that a decision may depend on, whichever way the request was received.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use penstock_http::wire::{Fields, Incoming};
 
 /// The header fields of a request.
 pub trait Headers: Sync {
-    /// Calls `see` with the value of each field of that name, in whatever case, in their order.
+    /// Calls `see` with the value of each field called `name` (case does not matter), in order.
     fn each<'a>(&'a self, name: &str, see: &mut dyn FnMut(&'a [u8]));
 
-    /// Calls `see` with the name and the value of each field, in their order.
+    /// Calls `see` with the name and the value of each field, in order.
     fn all<'a>(&'a self, see: &mut dyn FnMut(&'a [u8], &'a [u8]));
 }
 
@@ -34,18 +34,18 @@ impl Headers for Fields {
     }
 }
 
-/// A request, as far as it is decided about.
+/// A request, as decisions see it.
 #[derive(Clone, Copy)]
 pub struct Asked<'a> {
     /// A token.
     pub method: &'a str,
-    /// Path and query as they stand on the wire, in origin-form.
+    /// Path and query in origin-form, not decoded.
     pub target: &'a str,
-    /// How the route's paths begin, from slash to slash.
+    /// The prefix of the route's paths, from slash to slash.
     pub prefix: &'a str,
-    /// Host and port that are asked for.
+    /// The requested host and port.
     pub authority: &'a str,
-    /// The client's address, without its port; none on a Unix socket.
+    /// The client's address, without its port; `None` on a Unix socket.
     pub remote: Option<&'a str>,
     /// All fields.
     pub headers: &'a dyn Headers,
@@ -57,17 +57,17 @@ impl<'a> Asked<'a> {
         self.target.split_once('?').map_or(self.target, |(path, _)| path)
     }
 
-    /// What follows the first question mark, if there is one.
+    /// The query: what follows the first question mark.
     pub fn query(&self) -> &'a str {
         self.target.split_once('?').map_or("", |(_, query)| query)
     }
 
-    /// The host that is asked for, without its port.
+    /// The requested host, without its port.
     pub fn host(&self) -> &'a str {
         without_port(self.authority)
     }
 
-    /// What of the path follows the route's prefix.
+    /// The path after the route's prefix.
     pub fn below(&self) -> &'a str {
         let path = self.path();
         path.strip_prefix(self.prefix).unwrap_or(path)
@@ -75,7 +75,7 @@ impl<'a> Asked<'a> {
 }
 
 impl fmt::Debug for Asked<'_> {
-    /// Leaves out what may be secret.
+    /// Omits what may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Asked")
             .field("method", &self.method)

@@ -1,49 +1,49 @@
-//! What is counted of decisions, by route.
+//! Counts of decisions, by route.
 //!
-//! Routes are known by their number, which keys carry, so that what happens to a key is counted under its lock and nowhere else.
-//! The invariant: names are those of routes, which an operator has declared, and there is a bound to them.
+//! Keys carry the number of their route, so that events of a key are counted under the lock of its shard alone. The
+//! invariant: the number of names is bounded.
 
 use std::ops::AddAssign;
 
 use penstock_memory::sync::{Mutex, lock};
 
-/// Names of routes that are told apart; what is beyond is counted together. Arbitrary, as for all requests.
+/// Routes with counts of their own; further ones share one row. Arbitrary, the same as for request counts.
 const MOST: u16 = 256;
 
-/// What is beyond [`MOST`] is called.
+/// The name of the shared row.
 const OTHER: &str = "other";
 
-/// What was counted so far.
+/// Totals since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Requests that were let in by what was remembered.
+    /// Requests that a cached decision let in.
     pub allowed: u64,
-    /// Requests that were refused by what was remembered.
+    /// Requests that a cached decision refused.
     pub denied: u64,
-    /// Questions.
+    /// Questions that were asked.
     pub asked: u64,
-    /// Requests that waited for the answer to a question that another had asked.
+    /// Requests that waited for the answer to the question of another.
     pub joined: u64,
-    /// Questions that nobody answered in time, or that could not be answered.
+    /// Questions without an answer: the hook failed, or took too long.
     pub failed: u64,
-    /// Decisions that were forgotten before their time, for want of room.
+    /// Decisions that were evicted before they expired.
     pub evicted: u64,
     /// Decisions that were revoked.
     pub revoked: u64,
 }
 
-/// How full it is, and what was counted.
+/// The state of the cache of decisions, and totals.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DecisionStats {
-    /// Decisions to let in that are remembered.
+    /// Cached decisions to let in.
     pub allowed: usize,
-    /// Decisions to refuse that are remembered.
+    /// Cached decisions to refuse.
     pub denied: usize,
-    /// Questions that are not answered.
+    /// Open questions.
     pub open: usize,
-    /// Responses that run.
+    /// Responses in progress.
     pub running: usize,
-    /// Since the beginning.
+    /// Totals since the start.
     pub counted: Counted,
 }
 
@@ -71,7 +71,7 @@ impl AddAssign for DecisionStats {
     }
 }
 
-/// Something of each route, by its number.
+/// A value for each route, by its number.
 #[derive(Debug)]
 pub(super) struct ByRoute<T>(Vec<T>);
 
@@ -90,7 +90,7 @@ impl<T: Copy + Default> ByRoute<T> {
         &mut self.0[route]
     }
 
-    /// That of each route, in the order of the numbers, as far as there was something.
+    /// The values, in the order of the numbers, up to the last route that has one.
     pub(super) fn iter(&self) -> impl Iterator<Item = T> {
         self.0.iter().copied()
     }
@@ -101,7 +101,7 @@ impl<T: Copy + Default> ByRoute<T> {
 pub(super) struct Names(Mutex<Vec<Box<str>>>);
 
 impl Names {
-    /// The number of `name`, which is the same each time.
+    /// The number of `name`; the same at each call.
     pub(super) fn number(&self, name: &str) -> u16 {
         let mut names = lock(&self.0);
         let known = (0..).zip(names.iter()).find(|(_, known)| ***known == *name);

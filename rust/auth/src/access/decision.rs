@@ -1,20 +1,20 @@
-//! What is decided about requests.
+//! A decision about requests.
 
 use std::time::Instant;
 
 use super::tenants::{Allotment, TenantLimits};
 use penstock_memory::sys::since_1970;
 
-/// What a request may that is let in.
+/// What a request may do that is let in.
 #[derive(Debug, Clone, Default)]
 pub struct Grant {
-    /// On whose account it is.
+    /// The tenant that it is counted for.
     pub tenant: Option<Box<str>>,
-    /// What the tenant may have, in place of what all may.
+    /// Limits of the tenant, in place of the default.
     pub limits: Option<TenantLimits>,
-    /// Unix seconds from which on it is none.
+    /// When it expires, in Unix seconds.
     pub expires: Option<u64>,
-    /// Patterns of the paths that it is for ([`is_on`](super::is_on)), without what is stripped; empty: all of the route's.
+    /// Patterns of the paths that it is for ([`is_on`](super::is_on)), without the token; empty: all of the route's.
     pub paths: Vec<Box<str>>,
     /// The only client that it is for, as the text of an address.
     pub address: Option<Box<str>>,
@@ -25,13 +25,13 @@ pub struct Grant {
 pub struct Denial {
     /// 400 to 599.
     pub status: u16,
-    /// What the client is told; none for the sentence of the code.
+    /// The detail for the client; `None`: the sentence of the error code.
     pub detail: Option<Box<str>>,
-    /// What `WWW-Authenticate` says (RFC 9110, section 11.6.1).
+    /// The value of `WWW-Authenticate` (RFC 9110, section 11.6.1).
     pub challenge: Option<Box<str>>,
 }
 
-/// What is decided.
+/// The answer of a hook or a verifier.
 #[derive(Debug, Clone)]
 pub enum Verdict {
     /// It is let in.
@@ -40,19 +40,19 @@ pub enum Verdict {
     Deny(Denial),
 }
 
-/// What is decided, and for how long.
+/// A verdict, with its lifetime.
 #[derive(Debug)]
 pub struct Decision {
     /// What.
     pub verdict: Verdict,
-    /// What its tenant may have, if it has one.
+    /// The limits of its tenant, if it has one.
     pub allotment: Option<Allotment>,
-    /// From when on it is asked for again.
+    /// When it expires.
     pub until: Instant,
 }
 
 impl Decision {
-    /// What may be done by it, if anything.
+    /// The grant, if it lets requests in.
     pub fn grant(&self) -> Option<&Grant> {
         match &self.verdict {
             Verdict::Allow(grant) => Some(grant),
@@ -60,7 +60,7 @@ impl Decision {
         }
     }
 
-    /// How a request is refused by it, if it is.
+    /// The denial, if it refuses requests.
     pub fn denial(&self) -> Option<&Denial> {
         match &self.verdict {
             Verdict::Deny(denial) => Some(denial),
@@ -68,7 +68,7 @@ impl Decision {
         }
     }
 
-    /// Whom it is about.
+    /// The name of its tenant.
     pub fn tenant(&self) -> Option<&str> {
         self.allotment.as_ref().map(|allotment| allotment.tenant.name())
     }
@@ -79,8 +79,8 @@ pub fn unix_seconds() -> u64 {
     since_1970().as_secs()
 }
 
-/// Whether `pattern` stands for a path, which is given in pieces: one that ends in `*` for all that begin so, any other
-/// for itself alone. Both are compared as they stand on the wire.
+/// Whether `pattern` matches a path, which is given in pieces. A pattern that ends in `*` matches by prefix, any other
+/// exactly. Neither is decoded.
 #[cfg(not(loom))]
 pub fn is_on(pattern: &str, path: &[&str]) -> bool {
     let (mut rest, is_open) = pattern.strip_suffix('*').map_or((pattern, false), |start| (start, true));

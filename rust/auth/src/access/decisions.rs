@@ -1,10 +1,10 @@
-//! What was decided, by key: remembered for its time and bounded in number, asked for once however many want to know, revoked at
+//! Decisions by key: cached until they expire, bounded in number; asked for once for all requests that wait; revoked at
 //! once.
 //!
-//! All that concerns a key lies in one shard, under one short lock: what is remembered, the question that is open, and what runs.
-//! So the invariants hold on every thread: of a key at most one question counts; an answer counts only if nothing was revoked since
-//! the question; and what was remembered before a revocation is used by nobody who looks behind it. Denials have a part of their
-//! own, so that those who try at random push out nobody who may.
+//! The cached decision of a key, its open question and the responses in progress are in one shard, under one short lock. So
+//! the invariants hold on every thread: a key has at most one open question; an answer is cached only if no revocation came
+//! after its question; a lookup after a revocation never finds a decision from before it. Denials have a table of their
+//! own, so that guesses evict no decision that lets in.
 
 mod holder;
 
@@ -24,28 +24,28 @@ use penstock_memory::sync::{Arc, Mutex, lock};
 use holder::Holder;
 pub use holder::Permit;
 
-/// How much is remembered, and asked at a time.
+/// Sizes and limits of the decisions.
 #[derive(Debug, Clone, Copy)]
 pub struct AccessConfig {
-    /// Decisions to let in.
+    /// Cached decisions to let in.
     pub decisions: usize,
-    /// Decisions to refuse.
+    /// Cached decisions to refuse.
     pub denials: usize,
-    /// Questions that are asked at a time; as many again wait.
+    /// Questions that the hook has at a time; as many again wait.
     pub questions: usize,
     /// How long a question may take.
     pub timeout: Duration,
-    /// Tenants that are known.
+    /// Tenants at a time.
     pub tenants: usize,
-    /// What each of them may have, where a decision says nothing else.
+    /// Their limits, unless a decision has others.
     pub tenant_limits: TenantLimits,
 }
 
-/// Locks at most, and entries of one at least: less is not worth dividing. Arbitrary.
+/// Shards at most, and entries in a shard at least. Arbitrary.
 const SHARDS: usize = 16;
 const LEAST: usize = 64;
 
-/// Decisions about requests. Any thread may look and answer.
+/// Decisions about requests, for all threads.
 #[derive(Debug)]
 pub struct Decisions {
     shards: Box<[Mutex<Shard>]>,
@@ -53,7 +53,7 @@ pub struct Decisions {
     timeout: Duration,
     tenants: Tenants,
     limits: TenantLimits,
-    /// Those of the routes that ask here.
+    /// The names of the routes.
     names: Names,
 }
 
@@ -63,38 +63,38 @@ struct Shard {
     denied: Table<Arc<Decision>>,
     open: ByKey<Arc<Question>>,
     running: HashMap<u64, Arc<Holder>>,
-    /// The number of the next that runs.
+    /// The number of the next permit.
     next: u64,
-    /// How often something was revoked here.
+    /// Revocations so far.
     revocations: u64,
     by_route: ByRoute<Row>,
 }
 
-/// What concerns the keys of one route.
+/// The counts of one route.
 #[derive(Debug, Clone, Copy, Default)]
 struct Row {
     running: usize,
     counted: Counted,
 }
 
-/// What is known of a key.
+/// The result of [`Decisions::join`].
 #[derive(Debug)]
 pub enum Joined {
-    /// It has been decided. With the number of revocations before which that was.
+    /// A cached decision, and the number of revocations before the lookup.
     Decided(Arc<Decision>, u64),
-    /// It is being asked.
+    /// The question is open.
     Waiting(Waiting),
 }
 
-/// Whose decisions are meant.
+/// Which decisions to revoke.
 #[derive(Debug, Clone, Copy)]
 pub enum Whose<'a> {
-    /// The one of a key.
+    /// The decision of one key.
     Key(Key),
-    /// Those about a tenant.
+    /// The decisions of a tenant.
     Tenant(&'a str),
-    /// Everybody's.
-    Everybody,
+    /// All decisions.
+    All,
 }
 
 impl Whose<'_> {
@@ -102,13 +102,13 @@ impl Whose<'_> {
         match self {
             Self::Key(other) => key == other,
             Self::Tenant(name) => decision.tenant() == Some(name),
-            Self::Everybody => true,
+            Self::All => true,
         }
     }
 }
 
 impl Decisions {
-    /// None yet, and nobody who could be asked.
+    /// No decisions, and no listener yet.
     pub fn new(config: &AccessConfig) -> Self {
         let count = (config.decisions.min(config.denials) / LEAST).clamp(1, SHARDS);
         let shard = || Shard {
@@ -130,7 +130,7 @@ impl Decisions {
         &self.shards[key.shard(self.shards.len())]
     }
 
-    /// The number of the route called `name`, for the keys of its requests.
+    /// The number of the route called `name`, for its keys.
     pub(super) fn route(&self, name: &str) -> u16 {
         self.names.number(name)
     }
@@ -140,12 +140,12 @@ impl Decisions {
         self.timeout
     }
 
-    /// What is remembered of `key`. With the number of revocations before which that was.
+    /// The cached decision of `key`, and the number of revocations before the lookup.
     pub fn look(&self, key: &Key, now: Instant) -> Option<(Arc<Decision>, u64)> {
         lock(self.shard(key)).look(key, now)
     }
 
-    /// As [`Decisions::look`]; where nothing is remembered it is asked, unless it is being asked already. `request` says about what.
+    /// As [`Decisions::look`]; if there is no decision, joins the open question of `key`, or asks one with `request`.
     ///
     /// # Errors
     /// `ACCESS_UNAVAILABLE`, `ACCESS_BUSY`.
@@ -180,7 +180,7 @@ impl Decisions {
         Ok(Joined::Waiting(Waiting::new(&question)))
     }
 
-    /// What is decided, as a decision that is not remembered.
+    /// A decision that is not cached.
     ///
     /// # Errors
     /// `TOO_MANY_TENANTS`.
@@ -195,7 +195,7 @@ impl Decisions {
         Ok(Arc::new(Decision { verdict, allotment: tenant, until: now + lifetime }))
     }
 
-    /// Remembers what was decided without a question.
+    /// Caches a decision that needed no question.
     ///
     /// # Errors
     /// `TOO_MANY_TENANTS`.
@@ -207,12 +207,12 @@ impl Decisions {
         Ok((decision, shard.revocations))
     }
 
-    /// How often decisions about `key`, among others, were revoked.
+    /// The number of revocations that concern `key`.
     pub fn revocations(&self, key: &Key) -> u64 {
         lock(self.shard(key)).revocations
     }
 
-    /// Who waits for the answer is refused: its time is over.
+    /// Refuses the requests that wait for this answer, because it is too late.
     pub fn expire(&self, waiting: &Waiting) {
         self.fail(&waiting.question, too_late());
     }
@@ -240,19 +240,19 @@ impl Decisions {
                 shard.put(question.key, &decision, now);
                 Outcome::Decided(decision, shard.revocations)
             } else {
-                // It was revoked, or too late: whoever waited knows already.
+                // It was revoked or is too late, and those requests have been settled.
                 Outcome::Void
             }
         };
         question.settle(outcome);
     }
 
-    /// Names the waker of whoever takes questions; woken at once if some wait.
+    /// Wakes `waker` when questions wait; at once if some do.
     pub fn listen(&self, waker: &Waker) {
         self.inbox.listen(waker);
     }
 
-    /// The question whose turn it is, if one more may be asked.
+    /// The next question, if the hook may have another.
     pub fn take(this: &Arc<Self>) -> Option<Posed> {
         while let Some((question, request)) = this.inbox.take() {
             if question.is_settled() {
@@ -264,20 +264,21 @@ impl Decisions {
         None
     }
 
-    /// Nobody takes questions any more: those that wait are refused.
+    /// The listener is gone: refuses the requests whose questions wait.
     pub fn close(&self) {
         for question in self.inbox.close() {
-            self.fail(&question, Code::AccessUnavailable.error("nobody is there to be asked any more"));
+            self.fail(&question, Code::AccessUnavailable.error("no hook takes questions any more"));
         }
     }
 
-    /// Forgets decisions, and has questions that are open be asked anew: when this returns none of what was decided before counts
-    /// for anybody who looks then. With `cut`, what runs by them ends as well. How many were forgotten, and cut.
+    /// Removes decisions, and voids open questions, which are asked again: a lookup after this returns finds no decision
+    /// from before. With `cut`, the responses that use them end as well. Returns the number of removed decisions and of cut
+    /// responses.
     pub fn revoke(&self, whose: Whose<'_>, cut: bool) -> (usize, usize) {
         let (mut forgotten, mut cuts) = (0, 0);
         let shards = match &whose {
             Whose::Key(key) => std::slice::from_ref(self.shard(key)),
-            Whose::Tenant(_) | Whose::Everybody => &self.shards[..],
+            Whose::Tenant(_) | Whose::All => &self.shards[..],
         };
         for shard in shards {
             let (count, voided, running) = lock(shard).revoke(whose, cut);
@@ -294,7 +295,8 @@ impl Decisions {
         (forgotten, cuts)
     }
 
-    /// Notes that a response runs by `decision`, which was found before the revocation of that number. None: there was one since.
+    /// Registers a response that uses `decision`, which was found after `revocations`. `None`: there was another revocation
+    /// since.
     pub fn hold(this: &Arc<Self>, key: Key, decision: Arc<Decision>, revocations: u64) -> Option<Permit> {
         let holder = Arc::new(Holder::new(key, decision));
         let mut shard = lock(this.shard(&key));
@@ -317,12 +319,12 @@ impl Decisions {
         drop(holder);
     }
 
-    /// What each tenant has had that is known.
+    /// The counts of each tenant.
     pub fn tenants(&self) -> Vec<(Box<str>, TenantCounts)> {
         self.tenants.counts()
     }
 
-    /// Has a tenant begin its total anew; whether it is known.
+    /// Resets the total of a tenant. False if there is no such tenant.
     pub fn renew(&self, tenant: &str) -> bool {
         self.tenants.renew(tenant)
     }
@@ -335,14 +337,14 @@ impl Decisions {
                 stats += row;
             }
         }
-        // As well as those that count for nobody any more and are still in the hands of who answers.
+        // Including voided questions that the hook still has.
         stats.open = self.inbox.open();
         stats
     }
 
-    /// The same by the name of the route; questions as far as their answers are waited for.
+    /// The statistics of each route, by name. Voided questions are not counted.
     pub fn stats_by_route(&self) -> Vec<(Box<str>, DecisionStats)> {
-        // Names first: a route that came behind it has no row here yet.
+        // Names first: a route that is added later has no row here yet.
         let names = self.names.all();
         let mut routes: Vec<_> = names.into_iter().map(|name| (name, DecisionStats::default())).collect();
         for shard in &self.shards {
@@ -355,12 +357,12 @@ impl Decisions {
 }
 
 impl Shard {
-    /// What is counted of the route of `key`.
+    /// The counts of the route of `key`.
     fn counted(&mut self, key: &Key) -> &mut Counted {
         &mut self.by_route.at(key.route()).counted
     }
 
-    /// How it is with each route, in the order of their numbers.
+    /// The statistics of each route, in the order of their numbers.
     fn rows(&self) -> ByRoute<DecisionStats> {
         let mut rows = ByRoute::<DecisionStats>::default();
         for (route, Row { running, counted }) in self.by_route.iter().enumerate() {
@@ -401,7 +403,7 @@ impl Shard {
         }
     }
 
-    /// Whether `question` is the one that counts, which it is no longer.
+    /// Removes `question` if it is the open one of its key, and returns whether it was.
     fn close(&mut self, question: &Arc<Question>) -> bool {
         let counts = self.open.get(&question.key).is_some_and(|open| Arc::ptr_eq(open, question));
         if counts {
@@ -419,13 +421,13 @@ impl Shard {
             forgotten += match &whose {
                 Whose::Key(key) => usize::from(table.remove(key).inspect(|_| note(key)).is_some()),
                 Whose::Tenant(name) => table.forget(|one| one.tenant() == Some(name), &mut note),
-                Whose::Everybody => table.forget(|_| true, &mut note),
+                Whose::All => table.forget(|_| true, &mut note),
             };
         }
         let voided = match &whose {
             Whose::Key(key) => self.open.remove(key).into_iter().collect(),
-            // Whom an answer will be about is not known.
-            Whose::Tenant(_) | Whose::Everybody => self.open.drain().map(|(_, question)| question).collect(),
+            // The tenant of an answer is not known yet.
+            Whose::Tenant(_) | Whose::All => self.open.drain().map(|(_, question)| question).collect(),
         };
         let runs = |holder: &&Arc<Holder>| cut && whose.matches(&holder.key, &holder.decision);
         let running = self.running.values().filter(runs).map(Arc::clone).collect();
@@ -434,27 +436,27 @@ impl Shard {
 }
 
 fn too_late() -> Error {
-    Code::AccessTimeout.error("whoever decides has not answered within the limit")
+    Code::AccessTimeout.error("the hook has not answered within the limit")
 }
 
-/// A question in the hands of whoever answers it. One that is dropped has failed.
+/// A question that the hook has. If it is dropped, it has failed.
 #[derive(Debug)]
 pub struct Posed {
-    /// About what.
+    /// The request in question.
     pub request: Request,
     question: Option<Arc<Question>>,
     decisions: Arc<Decisions>,
 }
 
 impl Posed {
-    /// Answers it. What is answered is remembered for `lifetime`, unless something was revoked since.
+    /// Answers it. The answer is cached for `lifetime`, unless there was a revocation since.
     pub fn answer(mut self, verdict: Verdict, lifetime: Duration) {
         if let Some(question) = self.question.take() {
             self.decisions.answer(&question, verdict, lifetime);
         }
     }
 
-    /// Says that there is no answer.
+    /// Ends it without an answer.
     pub fn fail(mut self, error: Error) {
         if let Some(question) = self.question.take() {
             self.decisions.fail(&question, error);
@@ -465,7 +467,7 @@ impl Posed {
 impl Drop for Posed {
     fn drop(&mut self) {
         if let Some(question) = self.question.take() {
-            let error = Code::AccessFailed.error("whoever decides has dropped the question");
+            let error = Code::AccessFailed.error("the hook has dropped the question");
             self.decisions.fail(&question, error);
         }
         self.decisions.inbox.give_back();

@@ -1,7 +1,7 @@
-//! What stands before a route: who decides about its requests, and what that is remembered by.
+//! The gate of a route: who decides about its requests, and the keys of the decisions.
 //!
-//! A request that is remembered passes in [`Gate::look`], without an allocation: one hash, one short lock. Any other waits in
-//! [`Gate::ask`], which can be dropped at any time.
+//! A request with a cached decision passes in [`Gate::look`], without an allocation: one hash, one short lock. Any other
+//! waits in [`Gate::ask`], which can be dropped at any time.
 
 use std::time::{Duration, Instant};
 
@@ -20,17 +20,17 @@ use penstock_error::{Code, Error, Result};
 use penstock_http::wire::Fields;
 use penstock_memory::sync::Arc;
 
-/// Who decides about the requests of a route.
+/// Decides about the requests of a route.
 #[derive(Debug)]
 pub struct Gate {
-    /// By which the keys of the route differ from those of others.
+    /// Makes the keys of the route differ from those of others.
     route: String,
-    /// By which what is decided of it is counted.
+    /// Its row of the counts.
     number: u16,
-    /// What requests are remembered by that are asked about.
+    /// The parts of a request that make its key, if a hook decides.
     parts: Box<[Part]>,
     decider: Decider,
-    /// For how long what was verified is remembered at most.
+    /// The longest time for which a verified token is cached.
     lifetime: Duration,
     decisions: Arc<Decisions>,
     secret: Secret,
@@ -42,30 +42,30 @@ pub struct Pass {
     decision: Arc<Decision>,
     key: Key,
     revocations: u64,
-    /// The target that the cache and the origin are to see; none: as it came.
+    /// The target for the cache and the origin, without the token; `None`: as the client sent it.
     pub target: Option<String>,
 }
 
-/// How far [`Gate::begin`] has come.
+/// The result of [`Gate::begin`].
 #[derive(Debug)]
 pub enum Begun {
     /// The request is let in.
     Pass(Pass),
-    /// It is being asked.
+    /// The hook is being asked.
     Waiting(Waiting),
 }
 
 /// Why a request was not let in.
 #[derive(Debug)]
 pub struct Refusal {
-    /// What is logged.
+    /// The error for the log.
     pub error: Error,
-    /// What was decided, if that is why.
+    /// The decision, if it is the reason.
     pub decision: Option<Arc<Decision>>,
 }
 
 impl Refusal {
-    /// How, if that was decided.
+    /// The denial, if a decision is the reason.
     pub fn denial(&self) -> Option<&Denial> {
         self.decision.as_ref()?.denial()
     }
@@ -78,8 +78,8 @@ impl From<Error> for Refusal {
 }
 
 impl Gate {
-    /// Before the route that is counted as `name`; the keys of `route` are its own. `secret` is that of all gates which share
-    /// `decisions`.
+    /// The gate of the route that is counted as `name`. `route` makes its keys its own. All gates that share `decisions`
+    /// share `secret`.
     pub fn new(
         name: &str,
         route: String,
@@ -93,7 +93,7 @@ impl Gate {
         Self { route, number, parts: parts.into(), decider, lifetime, decisions, secret }
     }
 
-    /// What is decided about a request, where nobody has to be waited for; none: it is to be asked.
+    /// The decision about a request, if that needs no waiting; `None`: [`Gate::ask`] is needed.
     ///
     /// # Errors
     /// It is not let in.
@@ -110,13 +110,13 @@ impl Gate {
         }
     }
 
-    /// As [`Gate::look`]; it is asked if need be, once for all who want to know.
+    /// As [`Gate::look`]; asks the hook if there is no decision, once for all requests with the
+    /// same key.
     ///
     /// # Errors
-    /// It is not let in, or nobody has said so.
+    /// It is not let in, or the hook has not answered.
     ///
-    /// # Cancellation
-    /// The question stays, and its answer is remembered.
+    /// # Cancellation The question stays open, and its answer is cached.
     pub async fn ask(&self, asked: &Asked<'_>) -> std::result::Result<Pass, Refusal> {
         loop {
             let waiting = match self.begin(asked)? {
@@ -130,8 +130,8 @@ impl Gate {
         }
     }
 
-    /// The beginning of [`Gate::ask`], for those who wait in their own way. When the question is settled [`Gate::end`] goes on; who
-    /// has waited for as long as it says has [`Decisions::expire`] settle it.
+    /// The first half of [`Gate::ask`], for callers that wait by themselves. After the question is settled, call
+    /// [`Gate::end`]; after [`Waiting::until`], have [`Decisions::expire`] settle it.
     ///
     /// # Errors
     /// Those of [`Gate::ask`].
@@ -148,7 +148,7 @@ impl Gate {
         }
     }
 
-    /// What the outcome of a question means for a request; none: it is to be asked anew.
+    /// The second half of [`Gate::ask`]. `None`: begin again.
     ///
     /// # Errors
     /// Those of [`Gate::ask`].
@@ -162,7 +162,7 @@ impl Gate {
         }
     }
 
-    /// Whose decisions these are.
+    /// The decisions that this gate uses.
     pub fn decisions(&self) -> &Arc<Decisions> {
         &self.decisions
     }
@@ -173,7 +173,7 @@ impl Gate {
             return outcome;
         }
         self.decisions.expire(&waiting);
-        // It is settled, if not by that then by what came before it.
+        // Settled by this, or by something before it.
         waiting.await
     }
 
@@ -201,7 +201,7 @@ impl Gate {
         pass(decision, key, revocations, asked, verifier.stripped(asked))
     }
 
-    /// What decides in the engine; none where somebody is asked.
+    /// The verifier; `None` if a hook decides.
     pub fn verifier(&self) -> Option<&dyn Verifier> {
         match &self.decider {
             Decider::Ask => None,
@@ -214,12 +214,13 @@ impl Gate {
         self.decisions.timeout()
     }
 
-    /// Notes that what was let in runs. None: it was revoked since, and is to be asked anew.
+    /// Registers the response. `None`: the decision was revoked since, and the request must ask
+    /// again.
     pub fn hold(&self, pass: &Pass) -> Option<Permit> {
         Decisions::hold(&self.decisions, pass.key, Arc::clone(&pass.decision), pass.revocations)
     }
 
-    /// As [`Decisions::revoke`], of the requests of this route that have these values for the parts of its key.
+    /// As [`Decisions::revoke`], for requests of this route with these values for the parts of the key.
     pub fn revoke(&self, values: &[Option<Vec<u8>>], cut: bool) -> (usize, usize) {
         let key = self.secret.key_of(&self.route, values).on(self.number);
         self.decisions.revoke(Whose::Key(key), cut)
@@ -245,13 +246,13 @@ impl Gate {
 }
 
 impl Pass {
-    /// By what it was let in.
+    /// The decision that let it in.
     pub fn decision(&self) -> &Arc<Decision> {
         &self.decision
     }
 }
 
-/// What a decision means for a request.
+/// Applies a decision to a request.
 fn pass(
     decision: Arc<Decision>,
     key: Key,
@@ -269,7 +270,7 @@ fn pass(
     Err(Refusal { error: denied, decision: Some(decision) })
 }
 
-/// Whether a grant is for this request at all, whoever it was given to.
+/// Whether a grant covers this request.
 fn covers(grant: &Grant, asked: &Asked<'_>, target: Option<&str>) -> Result<()> {
     let path = target.map_or(asked.path(), |target| target.split_once('?').map_or(target, |(path, _)| path));
     if !grant.paths.is_empty() && !grant.paths.iter().any(|pattern| is_on(pattern, &[path])) {

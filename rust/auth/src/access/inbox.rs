@@ -1,7 +1,8 @@
-//! The questions that wait for whoever answers them, and how many he has.
+//! The questions that wait for the hook, and the number that it has.
 //!
-//! So many are asked at a time, and as many again wait. Addresses of clients take turns, and where there is no room the
-//! address gives way that has most waiting: a flood of tokens that nobody knows keeps its own address waiting, and no other.
+//! The hook has a limited number at a time, and as many again wait. Networks of clients take turns. If there is no room,
+//! the network with the most waiting questions loses its newest, so that a flood of unknown tokens delays its own network
+//! alone.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -12,16 +13,16 @@ use penstock_error::{Code, Error, Result};
 use penstock_http::wire::Fields;
 use penstock_memory::sync::{Arc, Mutex, lock};
 
-/// A request that is asked about, kept for as long as the question is.
+/// The request of a question, kept as long as the question.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// What its route is called.
+    /// The name of its route.
     pub route: String,
     /// A token.
     pub method: String,
     /// Path and query, in origin-form.
     pub target: String,
-    /// Host and port that are asked for.
+    /// The requested host and port.
     pub authority: String,
     /// The client's address.
     pub remote: Option<String>,
@@ -31,15 +32,15 @@ pub struct Request {
     pub key: Vec<Option<Vec<u8>>>,
 }
 
-/// Questions on their way to whoever answers them.
+/// Questions on their way to the hook.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    /// That are asked at a time; twice as many are open.
+    /// Questions that the hook has at a time; twice as many may be open.
     most: usize,
     state: Mutex<State>,
 }
 
-/// Questions by the numbers in the order in which they came; never none.
+/// The questions of one network, in order of arrival; never empty.
 #[derive(Debug, Default)]
 struct Line {
     questions: BTreeMap<u64, (Arc<Question>, Request)>,
@@ -49,15 +50,15 @@ struct Line {
 #[derive(Debug, Default)]
 struct State {
     lines: HashMap<Network, Line>,
-    /// Whose turn is next: each line is there once.
+    /// The order in which lines take turns; each is there once.
     turns: BTreeMap<u64, Network>,
     /// The lines by their lengths, to find the longest of them at once.
     lengths: BTreeSet<(usize, Network)>,
-    /// In all lines.
+    /// Questions in all lines.
     waiting: usize,
     /// The number of the next question, or turn.
     next: u64,
-    /// Those that were taken and not given back.
+    /// Questions that the hook has.
     taken: usize,
     taker: Option<Waker>,
 }
@@ -88,7 +89,7 @@ impl State {
         self.waiting += 1;
     }
 
-    /// The question whose turn it is.
+    /// The next question.
     fn pop(&mut self) -> Option<(Arc<Question>, Request)> {
         let (_, network) = self.turns.pop_first()?;
         let turn = self.number();
@@ -139,7 +140,7 @@ impl Inbox {
         lock(&self.state).open()
     }
 
-    /// Names the waker of whoever takes them; woken at once if some wait.
+    /// Wakes `waker` when questions wait; at once if some do.
     pub(super) fn listen(&self, waker: &Waker) {
         let mut state = lock(&self.state);
         state.taker = Some(waker.clone());
@@ -150,21 +151,22 @@ impl Inbox {
         }
     }
 
-    /// Puts a question to whoever takes them. Returns the one that had to give way for it, for the caller to settle.
+    /// Adds a question. Returns the one that was removed to make room, for the caller to settle.
     ///
     /// # Errors
-    /// `ACCESS_UNAVAILABLE`: nobody does. `ACCESS_BUSY`: there are too many, and none of an address that has more.
+    /// `ACCESS_UNAVAILABLE`: there is no listener. `ACCESS_BUSY`: there are too many, and no network has more than
+    /// this one.
     pub(super) fn put(&self, question: &Arc<Question>, request: Request) -> Result<Option<Arc<Question>>> {
         let network = request.remote.as_deref().and_then(neighbourhood);
         let mut state = lock(&self.state);
         let Some(taker) = state.taker.clone() else {
-            return Err(Code::AccessUnavailable.error("nobody is there to be asked"));
+            return Err(Code::AccessUnavailable.error("no hook takes questions"));
         };
         let mut gone = None;
         if state.open() >= 2 * self.most {
             gone = Some(state.give_way(network).ok_or_else(|| self.busy())?);
         }
-        // Whoever takes them takes all that may be asked: it has been told of the first, or is told when one is over.
+        // The listener takes all that it may have: it was woken for the first, or is woken when one ends.
         let wakes = state.waiting == 0 && state.taken < self.most;
         state.push(network, (Arc::clone(question), request));
         drop(state);
@@ -179,14 +181,15 @@ impl Inbox {
         Code::AccessBusy.error(format!("{} questions are open", 2 * self.most))
     }
 
-    /// Nobody waits for the answer any more: if the question was not taken its room is free.
+    /// No request waits for the answer any more. Removes the question, if the hook does not have it
+    /// yet.
     pub(super) fn forget(&self, question: &Question) {
         let Some((network, number)) = question.place() else { return };
         let question = lock(&self.state).remove(network, number);
         drop(question);
     }
 
-    /// The question whose turn it is, if one more may be asked.
+    /// The next question, if the hook may have another.
     pub(super) fn take(&self) -> Option<(Arc<Question>, Request)> {
         let mut state = lock(&self.state);
         let question = if state.taken < self.most { state.pop() } else { None }?;
@@ -194,7 +197,7 @@ impl Inbox {
         Some(question)
     }
 
-    /// One that was taken is over.
+    /// The hook has one question less.
     pub(super) fn give_back(&self) {
         let mut state = lock(&self.state);
         state.taken -= 1;
@@ -205,7 +208,7 @@ impl Inbox {
         }
     }
 
-    /// Nobody takes them any more. Those that waited.
+    /// The listener is gone. Returns the questions that waited.
     pub(super) fn close(&self) -> Vec<Arc<Question>> {
         let mut state = lock(&self.state);
         state.taker = None;
@@ -222,7 +225,7 @@ impl Inbox {
     }
 }
 
-/// Bits of an address of IPv6 that say which network it is in; the others are each host's to choose (RFC 4291, section 2.5.4).
+/// The network part of an IPv6 address; a host chooses the other bits itself (RFC 4291, section 2.5.4).
 const NETWORK: u128 = !0 << 64;
 
 fn neighbourhood(remote: &str) -> Option<IpAddr> {

@@ -1,9 +1,8 @@
-//! What a decision is remembered by: parts of a request, under a cryptographic hash with a key of this process.
+//! The key of a decision: parts of a request, under a cryptographic hash with a secret of this process.
 //!
-//! The hash stands for the parts: no two requests that differ in them have one within reach of anybody, so that nobody can be given
-//! another's decision. It is of one size, so that long tokens take no more memory than short ones, and nobody outside can work out
-//! where in a table it falls. What is hashed can be read back from its end: each value with its length, each part with the number
-//! of its values.
+//! A client cannot find two different requests with the same hash, so it cannot get the decision of another. A hash has one
+//! size, so that long tokens take no more memory than short ones, and a client cannot predict its place in a table. The
+//! input of the hash is unambiguous: each value is followed by its length, each part by the number of its values.
 
 use std::fmt;
 
@@ -24,11 +23,12 @@ pub enum Part {
     Cookie(String),
     /// All query parameters of a name, decoded.
     Query(String),
-    /// So many segments of the path behind the route's prefix, or all if there are fewer.
+    /// The first segments of the path after the route's prefix: this many, or all if there are
+    /// fewer.
     Path(usize),
     /// The client's address.
     Address,
-    /// The host that is asked for, without its port, in lower case.
+    /// The requested host, without its port, in lower case.
     Host,
     /// The method.
     Method,
@@ -41,7 +41,7 @@ enum Value<'a> {
     Lower(&'a str),
 }
 
-/// Bytes that are hashed at a time where they are not as they stand. Arbitrary.
+/// Bytes that are decoded and hashed at a time. Arbitrary.
 const PIECE: usize = 128;
 
 impl Value<'_> {
@@ -70,7 +70,7 @@ fn in_pieces(bytes: impl Iterator<Item = u8>, mut see: impl FnMut(&[u8])) {
 }
 
 impl Part {
-    /// The first value that a request has for this part; none if it has none.
+    /// The first value of this part of a request, if it has one.
     pub fn first(&self, asked: &Asked<'_>) -> Option<Vec<u8>> {
         let mut first = None;
         self.each(asked, &mut |value| {
@@ -83,7 +83,7 @@ impl Part {
         first
     }
 
-    /// Calls `see` with each value that a request has for this part.
+    /// Calls `see` with each value of this part of a request.
     fn each(&self, asked: &Asked<'_>, see: &mut dyn FnMut(Value<'_>)) {
         match self {
             Self::Header(name) => asked.headers.each(name, &mut |value| see(Value::Plain(value))),
@@ -111,7 +111,7 @@ fn segments(path: &str, count: usize) -> &str {
     path.match_indices('/').nth(last).map_or(path, |(end, _)| &path[..end])
 }
 
-/// A hash on its way.
+/// A hash that is being computed.
 struct Hash(Context);
 
 impl Hash {
@@ -135,17 +135,17 @@ impl Hash {
     }
 }
 
-/// Makes keys that nobody outside can make.
+/// Makes keys that clients cannot compute.
 #[derive(Clone)]
 pub struct Secret(Context);
 
 impl Secret {
-    /// A new one.
+    /// A random secret.
     ///
     /// # Errors
     /// `INTERNAL`: the operating system gave no random bytes.
     pub fn new() -> Result<Self> {
-        // A whole block of the hash, which is then taken in once and for all.
+        // A whole block of the hash, so that it is hashed once, here.
         let mut secret = [0; 64];
         let filled = SystemRandom::new().fill(&mut secret);
         filled.map_err(|_| Code::Internal.error("the operating system gave no random bytes"))?;
@@ -154,7 +154,7 @@ impl Secret {
         Ok(Self(context))
     }
 
-    /// The key of what a request has for `parts`, on the route called `route`.
+    /// The key of the values of `parts` in a request of `route`.
     pub fn key(&self, route: &str, parts: &[Part], asked: &Asked<'_>) -> Key {
         let mut hash = Hash(self.0.clone());
         for part in parts {
@@ -169,7 +169,7 @@ impl Secret {
         hash.end()
     }
 
-    /// The key of a request that has one value for each part, or none.
+    /// The key of a request with these values, at most one for each part.
     pub fn key_of(&self, route: &str, values: &[Option<Vec<u8>>]) -> Key {
         let mut hash = Hash(self.0.clone());
         for value in values {
@@ -182,7 +182,7 @@ impl Secret {
         hash.end()
     }
 
-    /// The key of bytes that are the whole of what a request is decided by.
+    /// The key of a request that is decided by a token alone.
     pub fn key_of_token(&self, route: &str, token: &[u8]) -> Key {
         let mut hash = Hash(self.0.clone());
         for bytes in [token, route.as_bytes()] {

@@ -1,6 +1,7 @@
-//! How much is served at most: requests at a time, and a bucket of tokens for requests a second.
+//! Limits on requests: at a time, and by the second (a token bucket).
 //!
-//! What is counted is apart from the limits, which whoever enters brings along. Any thread may enter.
+//! The counts are separate from the limits, which each call of [`Limiter::enter`] gives. Any thread
+//! may call it.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +10,7 @@ use std::time::Instant;
 use penstock_error::{Code, Result};
 use penstock_memory::sync::{Arc, Mutex, lock};
 
-/// What is served at most.
+/// Limits on requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Requests at a time.
@@ -20,7 +21,7 @@ pub struct Limits {
     pub burst: f64,
 }
 
-/// What is counted for limits. Cloning shares it.
+/// The counts that limits apply to. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Limiter(Arc<Counted>);
 
@@ -30,7 +31,7 @@ struct Counted {
     bucket: Mutex<Bucket>,
 }
 
-/// Requests that may still come, and since when that is so.
+/// A token bucket: the tokens it had at that time.
 #[derive(Debug)]
 struct Bucket {
     tokens: f64,
@@ -38,9 +39,9 @@ struct Bucket {
 }
 
 impl Limiter {
-    /// For what nothing has been asked of.
+    /// No requests yet, and a full bucket.
     pub fn new() -> Self {
-        // As many as the first who enters may have.
+        // Limited by `burst` at the first request.
         let bucket = Mutex::new(Bucket { tokens: f64::INFINITY, at: Instant::now() });
         Self(Arc::new(Counted { active: AtomicUsize::new(0), bucket }))
     }
@@ -54,7 +55,7 @@ impl Limiter {
     /// Counts a request, until what it returns is dropped.
     ///
     /// # Errors
-    /// `code`: `who` has too many.
+    /// `code`: `who` has too many requests.
     pub fn enter(&self, limits: &Limits, code: Code, who: impl fmt::Display) -> Result<Entered> {
         let active = self.0.active.fetch_add(1, Ordering::Relaxed);
         let entered = Entered(Arc::clone(&self.0));

@@ -1,4 +1,4 @@
-//! Asking, answering and revoking at once, in every order.
+//! Asking, answering and revoking at the same time, in every order.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -45,7 +45,7 @@ fn allow(tenant: &str) -> Verdict {
     Verdict::Allow(Grant { tenant: Some(tenant.into()), ..Grant::default() })
 }
 
-/// As a request: asks until it is decided.
+/// Asks until there is a decision, as a request does.
 fn decided(decisions: &Decisions) -> Arc<Decision> {
     loop {
         match decisions.join(&key(), Instant::now(), request).unwrap() {
@@ -96,7 +96,7 @@ fn who_looks_behind_a_revocation_sees_nothing_from_before() {
         };
         let posed = Decisions::take(&decisions).unwrap();
         let answering = thread::spawn(move || posed.answer(allow("before"), LIFETIME));
-        decisions.revoke(Whose::Everybody, true);
+        decisions.revoke(Whose::All, true);
         let found = decisions.look(&key(), Instant::now());
         assert!(found.is_none(), "what was decided before counts");
         answering.join().unwrap();

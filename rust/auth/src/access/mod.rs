@@ -1,9 +1,9 @@
-//! Who may: decisions about requests, asked for once, remembered for a while, revoked at once.
+//! Decisions about requests: asked for once, cached for their lifetime, revoked at once.
 //!
-//! A [`Gate`] stands before a route. It makes a key of what a request is decided by, and looks whether that was decided
-//! ([`Decisions`]); if not, the first request asks whoever takes the questions, the others of the key wait for the same answer. A
-//! [`Verifier`] decides in place of that by what the request brings along. What a decision allows may be a tenant's, of whom it is
-//! counted what he has over all threads ([`Allotment`]). Nothing here knows a connection, or an interpreter.
+//! A [`Gate`] guards a route. It makes a key of the parts of a request that decide, and looks for a decision in
+//! [`Decisions`]. Without one, the first request asks the hook, and others with the same key wait for that answer. A
+//! [`Verifier`] decides without a hook, by a token. A decision may name a tenant, whose use is counted over all threads
+//! ([`Allotment`]). Nothing here knows a connection, or an interpreter.
 //!
 //! ```text
 //!   gate ─ key (asked, reading) ─ decisions ─┬─ table    remembered

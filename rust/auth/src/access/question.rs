@@ -1,4 +1,4 @@
-//! A question that one asks and many wait for. It is settled once.
+//! A question to the hook. Many requests may wait for it. It is settled once.
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -12,14 +12,14 @@ use penstock_error::Error;
 use penstock_memory::sync::{Arc, Mutex, lock};
 use penstock_memory::waiters::Waiters;
 
-/// What became of a question.
+/// The outcome of a question.
 #[derive(Debug, Clone)]
 pub enum Outcome {
-    /// It was answered. With the number of revocations before which that was.
+    /// An answer, and the number of revocations before it.
     Decided(Arc<Decision>, u64),
-    /// It was not, and whoever waits is refused.
+    /// There was no answer: the waiting requests are refused.
     Failed(Error),
-    /// What is answered to it counts for nobody any more: whoever waits asks anew.
+    /// Its answer no longer counts: the waiting requests ask again.
     Void,
 }
 
@@ -30,9 +30,9 @@ pub(super) type Network = Option<IpAddr>;
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) key: Key,
-    /// Who has no answer by then gets none.
+    /// Its deadline.
     pub(super) until: Instant,
-    /// Where it waits to be asked: the line, and its number there.
+    /// Its place in the inbox: the line, and its number there.
     place: OnceLock<(Network, u64)>,
     state: Mutex<State>,
 }
@@ -48,7 +48,7 @@ impl Question {
         Self { key, until, place: OnceLock::new(), state: Mutex::new(State::Open(Waiters::default())) }
     }
 
-    /// It waits to be asked in that line, under that number; once.
+    /// Sets its place in the inbox, once.
     pub(super) fn wait_at(&self, network: Network, number: u64) {
         let _ = self.place.set((network, number));
     }
@@ -57,7 +57,7 @@ impl Question {
         self.place.get().copied()
     }
 
-    /// Says what became of it, unless that has been said.
+    /// Sets the outcome, unless there is one.
     pub(super) fn settle(&self, outcome: Outcome) {
         let wakers = {
             let mut state = lock(&self.state);
@@ -95,7 +95,7 @@ impl Question {
     }
 }
 
-/// One who waits. Ready when the question is settled.
+/// A request that waits for a question. Ready when the question is settled.
 #[derive(Debug)]
 pub struct Waiting {
     pub(super) question: Arc<Question>,
@@ -107,7 +107,7 @@ impl Waiting {
         Self { question: Arc::clone(question), place: None }
     }
 
-    /// When nobody waits any more.
+    /// The deadline of the question.
     pub fn until(&self) -> Instant {
         self.question.until
     }

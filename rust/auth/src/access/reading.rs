@@ -1,17 +1,16 @@
-//! Cookies and query parameters, as whoever decides by them would read them.
+//! Cookies and query parameters, in the way that hooks may read them.
 //!
-//! A key that misses what a hook sees would have one client's answer remembered for all who seem to have nothing. So these
-//! readers are generous: every occurrence counts, names are compared as they are after decoding, and what is malformed is taken as
-//! it is and not passed over.
+//! If a key missed a value that a hook sees, the answer for one client would be cached for all clients without that value.
+//! So every occurrence counts, names are compared after decoding, and malformed values are not skipped.
 
 use percent_encoding::percent_decode_str;
 
-/// Calls `see` with each value of a cookie called `name` in a Cookie field (RFC 6265, section 5.4), as it is written.
+/// Calls `see` with each value of a cookie called `name` in a Cookie field (RFC 6265, section 5.4), not decoded.
 pub fn cookies<'a>(line: &'a [u8], name: &[u8], see: &mut dyn FnMut(&'a [u8])) {
     for pair in line.split(|byte| *byte == b';') {
         let (known, value) = match memchr::memchr(b'=', pair) {
             Some(at) => (&pair[..at], &pair[at + 1..]),
-            // What has no name is a value for some, and a name without a value for others.
+            // Without `=`, some parsers see a value and others a name.
             None => (pair, &b""[..]),
         };
         if known.trim_ascii() == name {
@@ -20,7 +19,7 @@ pub fn cookies<'a>(line: &'a [u8], name: &[u8], see: &mut dyn FnMut(&'a [u8])) {
     }
 }
 
-/// Calls `see` with each value of a parameter called `name` of a query (URL Living Standard 5.1), as it is written.
+/// Calls `see` with each value of a parameter called `name` of a query (URL Living Standard 5.1), not decoded.
 pub fn parameters<'a>(query: &'a str, name: &[u8], see: &mut dyn FnMut(&'a str)) {
     for pair in query.split('&') {
         let (known, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -30,9 +29,8 @@ pub fn parameters<'a>(query: &'a str, name: &[u8], see: &mut dyn FnMut(&'a str))
     }
 }
 
-/// The bytes that a part of a query stands for: percent-decoded, with `+` as a space. A `%` that begins no byte stands for
-/// itself. `form_urlencoded` would allocate, and would make one character of all bytes that are not UTF-8: two values would
-/// have one key.
+/// The decoded bytes of a part of a query, with `+` as a space. A `%` without two digits is kept. `form_urlencoded` would
+/// allocate, and would replace all bytes that are not UTF-8 by one character: two values would have one key.
 pub fn decoded(part: &str) -> impl Iterator<Item = u8> {
     part.split('+')
         .enumerate()

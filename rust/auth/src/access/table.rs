@@ -1,8 +1,9 @@
-//! What is remembered, bounded in number: who is asked for again stays, and who came once leaves first (SIEVE).
+//! A bounded cache with SIEVE eviction: entries that are used again stay, entries that were used once leave
+//! first.
 //!
-//! Entries are in the order of their coming. A hand goes from the oldest to the newest and on with the oldest again: it passes over
-//! who has been asked for since it was there last, and takes the first who has not, or whose time is over. A crowd that comes once
-//! therefore goes by the hand's next step, while those who come back keep their places without being moved.
+//! Entries are in the order in which they were added. A hand moves from the oldest to the newest, and around. It skips
+//! entries that were used since its last visit, and evicts the first that was not, or that has expired. So a burst of
+//! entries that are used once is evicted soon, and entries that are used again keep their places without being moved.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,8 +12,7 @@ use std::time::Instant;
 
 use super::counts::ByRoute;
 
-/// What something is remembered by: a hash that nobody outside can work out, so that it needs no other; and the number of the
-/// route that it is counted under.
+/// A cryptographic hash that clients cannot compute, so that a map needs no other hash; and the number of its route.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key {
     hash: [u8; Key::LENGTH],
@@ -20,15 +20,15 @@ pub struct Key {
 }
 
 impl Key {
-    /// Bytes of one.
+    /// Bytes of the hash.
     pub const LENGTH: usize = 32;
 
-    /// Of such a hash, counted under the first route.
+    /// A key of the first route.
     pub fn new(hash: [u8; Self::LENGTH]) -> Self {
         Self { hash, route: 0 }
     }
 
-    /// The same, counted under the route of that number.
+    /// The same key, of another route.
     pub(super) fn on(self, route: u16) -> Self {
         Self { route, ..self }
     }
@@ -38,7 +38,7 @@ impl Key {
         self.route.into()
     }
 
-    /// Which of `count` it belongs to. Of other bytes than its place there.
+    /// Its shard, of `count`. Uses other bytes than the map of a shard.
     pub(super) fn shard(&self, count: usize) -> usize {
         usize::from(u16::from_le_bytes([self.hash[30], self.hash[31]])) % count
     }
@@ -58,7 +58,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Takes the part of a key that it is given.
+/// A hasher that returns the part of the key that it is given.
 #[derive(Debug, Default)]
 pub(super) struct Itself(u64);
 
@@ -84,7 +84,7 @@ pub(super) type ByKey<T> = HashMap<Key, T, BuildHasherDefault<Itself>>;
 /// No entry.
 const NONE: usize = usize::MAX;
 
-/// Values by key, each up to a time.
+/// Values by key, each with a time of expiry.
 #[derive(Debug)]
 pub(super) struct Table<T> {
     places: ByKey<usize>,
@@ -93,7 +93,7 @@ pub(super) struct Table<T> {
     free: Vec<usize>,
     newest: usize,
     oldest: usize,
-    /// Who is looked at next; none for the oldest.
+    /// The entry to look at next; `NONE` for the oldest.
     hand: usize,
     most: usize,
 }
@@ -103,14 +103,14 @@ struct Entry<T> {
     key: Key,
     value: T,
     until: Instant,
-    /// Somebody has asked for it since the hand was there.
+    /// It was used since the hand was there.
     asked_for: bool,
     newer: usize,
     older: usize,
 }
 
 impl<T> Table<T> {
-    /// An empty one for so many, which must not be none.
+    /// An empty table for `most` entries, at least one.
     pub(super) fn new(most: usize) -> Self {
         let (places, by_route) = (ByKey::default(), ByRoute::default());
         let (entries, free) = (Vec::new(), Vec::new());
@@ -121,12 +121,12 @@ impl<T> Table<T> {
         self.places.len()
     }
 
-    /// How much of it is of which route, in the order of their numbers.
+    /// The number of entries of each route, in the order of their numbers.
     pub(super) fn by_route(&self) -> impl Iterator<Item = usize> {
         self.by_route.iter()
     }
 
-    /// What is remembered under `key`, if its time is not over.
+    /// The value of `key`, unless it has expired.
     pub(super) fn get(&mut self, key: &Key, now: Instant) -> Option<&T> {
         let place = *self.places.get(key)?;
         let entry = self.entries[place].as_mut()?;
@@ -138,7 +138,8 @@ impl<T> Table<T> {
         self.entries[place].as_ref().map(|entry| &entry.value)
     }
 
-    /// Remembers `value` until then, in place of what was. The other that had to leave for it though its time was not over.
+    /// Stores `value`, in place of an older one of the key. Returns the key that was evicted before it expired, if there is
+    /// one.
     pub(super) fn put(&mut self, key: Key, value: T, until: Instant, now: Instant) -> Option<Key> {
         self.remove(&key);
         let evicted = if self.len() >= self.most { self.evict(now) } else { None };
@@ -163,7 +164,7 @@ impl<T> Table<T> {
         self.take(place)
     }
 
-    /// Forgets what `matches`, tells `see` of each, and returns how many that were.
+    /// Removes what `matches`, calls `see` with each key, and returns the number.
     pub(super) fn forget(&mut self, mut matches: impl FnMut(&T) -> bool, mut see: impl FnMut(&Key)) -> usize {
         let before = self.len();
         for place in 0..self.entries.len() {
@@ -175,7 +176,7 @@ impl<T> Table<T> {
         before - self.len()
     }
 
-    /// Makes room for one; which, if its time was not over.
+    /// Makes room for one. Returns the evicted key, unless it had expired.
     fn evict(&mut self, now: Instant) -> Option<Key> {
         loop {
             let place = if self.hand == NONE { self.oldest } else { self.hand };
@@ -183,7 +184,7 @@ impl<T> Table<T> {
             let is_over = entry.until <= now;
             if is_over || !std::mem::take(&mut entry.asked_for) {
                 let key = entry.key;
-                // Its successor is where the hand goes on.
+                // The hand goes on with its successor.
                 self.hand = place;
                 self.take(place);
                 return Some(key).filter(|_| !is_over);
@@ -192,7 +193,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// Takes an entry out of the row.
+    /// Removes an entry from the list.
     fn take(&mut self, place: usize) -> Option<T> {
         let Entry { key, value, newer, older, .. } = self.entries[place].take()?;
         self.places.remove(&key);
@@ -212,9 +213,9 @@ impl<T> Table<T> {
         Some(value)
     }
 
-    /// An entry of the row.
+    /// An entry of the list.
     fn at(&mut self, place: usize) -> &mut Entry<T> {
-        self.entries[place].as_mut().expect("the row leads to entries that are there")
+        self.entries[place].as_mut().expect("the list links entries that exist")
     }
 }
 
@@ -273,7 +274,7 @@ mod tests {
         for known in [1, 2] {
             table.get(&key(known), now);
         }
-        assert_eq!(table.put(key(3), 3, until, later), None, "nobody had to leave early");
+        assert_eq!(table.put(key(3), 3, until, later), None, "no entry had to leave early");
         assert_eq!(table.get(&key(1), later), Some(&1));
         assert_eq!(table.get(&key(2), later), None);
         assert_eq!(table.get(&key(1), until), None);

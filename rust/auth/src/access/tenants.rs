@@ -1,4 +1,4 @@
-//! On whose account requests are: what each may have at most, over all of the engine's threads, and what it had.
+//! Tenants: the limits of each over all engine threads, and its counts.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -10,10 +10,10 @@ use super::limiter::{Entered, Limiter, Limits};
 use penstock_error::{Code, Result};
 use penstock_memory::sync::{Arc, Mutex, lock};
 
-/// What a tenant may have at most.
+/// The limits of a tenant.
 #[derive(Debug, Clone, Copy)]
 pub struct TenantLimits {
-    /// Requests at a time, and by the second.
+    /// Requests at a time and a second.
     pub requests: Limits,
     /// Bytes of bodies a second, over time.
     pub bandwidth: Option<f64>,
@@ -21,21 +21,21 @@ pub struct TenantLimits {
     pub total: Option<u64>,
 }
 
-/// How long a tenant's bodies may run ahead of its bandwidth after a pause. Arbitrary: the first segment of a player.
+/// How far a tenant's bodies may run ahead of its bandwidth after a pause. Arbitrary: the first segment of a player.
 const AHEAD: Duration = Duration::from_secs(1);
 
-/// One on whose account requests are.
+/// A tenant, and its counts.
 pub struct Tenant {
     name: Box<str>,
     limiter: Limiter,
     requests: AtomicU64,
     refused: AtomicU64,
     bytes: AtomicU64,
-    /// When what it was given so far would have been sent at its bandwidth.
+    /// When the bytes so far would have been sent at its bandwidth.
     sent_at: Mutex<Instant>,
 }
 
-/// What a tenant has had.
+/// The counts of a tenant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TenantCounts {
     /// Requests that are being answered.
@@ -60,7 +60,7 @@ impl Tenant {
         }
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -70,7 +70,7 @@ impl Tenant {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// What it has had.
+    /// Its counts.
     pub fn counts(&self) -> TenantCounts {
         TenantCounts {
             active: self.limiter.active(),
@@ -80,18 +80,18 @@ impl Tenant {
         }
     }
 
-    /// It has had nothing of its total.
+    /// Resets its total.
     fn renew(&self) {
         self.bytes.store(0, Ordering::Relaxed);
     }
 }
 
-/// What a tenant may have by a decision.
+/// A tenant, and the limits that a decision gives it.
 #[derive(Debug, Clone)]
 pub struct Allotment {
-    /// Who.
+    /// The tenant.
     pub tenant: Arc<Tenant>,
-    /// What at most.
+    /// Its limits.
     pub limits: TenantLimits,
 }
 
@@ -112,7 +112,7 @@ impl Allotment {
         entered
     }
 
-    /// Whether bodies are held to something: then they have to be looked at on their way.
+    /// Whether there are limits on bodies: then their bytes must be counted on their way.
     pub fn is_limited(&self) -> bool {
         self.limits.bandwidth.is_some() || self.limits.total.is_some()
     }
@@ -133,7 +133,7 @@ impl Allotment {
         }
     }
 
-    /// Takes so many bytes of the bandwidth. From when on more may be taken: all bodies of the tenant wait in one line. None: now.
+    /// Takes bytes of the bandwidth, which all bodies of the tenant share. Returns when more may be sent; `None`: now.
     pub fn pace(&self, bytes: usize, now: Instant) -> Option<Instant> {
         let bandwidth = self.limits.bandwidth?;
         #[expect(clippy::cast_precision_loss, reason = "no body is given in pieces of 2^52 bytes")]
@@ -154,17 +154,18 @@ impl fmt::Debug for Tenant {
     }
 }
 
-/// The most tenants that are looked at for one that may leave, on the thread of the request that names a new one. Arbitrary.
+/// The most tenants that are searched for one to evict, on the thread of the request that names a new one. Arbitrary.
 const LOOKED_AT: usize = 256;
 
-/// Those that are known, bounded in number.
+/// The tenants, bounded in number.
 #[derive(Debug)]
 pub(super) struct Tenants {
     most: usize,
     known: Mutex<Ring>,
 }
 
-/// By name, and the names in turns: one that was named since its last turn has another.
+/// Tenants by name, and a clock of the names: a tenant that was named since its last turn is
+/// skipped once.
 #[derive(Debug, Default)]
 struct Ring {
     known: HashMap<Plain<str>, Known>,
@@ -178,8 +179,8 @@ struct Known {
 }
 
 impl Ring {
-    /// Lets one go about whom nothing is remembered, most likely one that was not named lately; whether there was one among those
-    /// that were looked at, and how many those were.
+    /// Evicts a tenant without a cached decision, preferably one that was not named lately. Returns whether it found one,
+    /// and how many tenants it looked at.
     fn let_one_go(&mut self) -> (bool, usize) {
         let looked_at = self.turns.len().min(LOOKED_AT);
         let mut idle = None;
@@ -199,7 +200,7 @@ impl Ring {
             }
             self.turns.push_back(name);
         }
-        // All have been named lately.
+        // All of them were named lately.
         let is_gone = idle.is_some_and(|name| self.known.remove(&name).is_some());
         (is_gone, looked_at)
     }
@@ -210,8 +211,8 @@ impl Tenants {
         Self { most, known: Mutex::default() }
     }
 
-    /// The one of that name, which is known from now on. Where there are too many one leaves that was not named lately, of those
-    /// about whom nothing is remembered.
+    /// The tenant of that name, which is added if it is new. If there are too many, another is evicted that has no cached
+    /// decision.
     ///
     /// # Errors
     /// `TOO_MANY_TENANTS`.
@@ -231,7 +232,7 @@ impl Tenants {
         Ok(tenant)
     }
 
-    /// Has a tenant begin its total anew; whether it is known.
+    /// Resets the total of a tenant. False if there is no such tenant.
     pub(super) fn renew(&self, name: &str) -> bool {
         lock(&self.known).known.get(name).is_some_and(|one| {
             one.tenant.renew();
@@ -239,7 +240,7 @@ impl Tenants {
         })
     }
 
-    /// What each has had.
+    /// The counts of each tenant.
     pub(super) fn counts(&self) -> Vec<(Box<str>, TenantCounts)> {
         lock(&self.known).known.iter().map(|(name, one)| ((**name).into(), one.tenant.counts())).collect()
     }

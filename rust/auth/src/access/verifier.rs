@@ -1,4 +1,4 @@
-//! Who decides about requests.
+//! The two ways to decide about requests: a hook, or a verifier.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,35 +11,36 @@ use penstock_memory::sync::Arc;
 /// Who decides about requests.
 #[derive(Debug, Clone)]
 pub enum Decider {
-    /// Whoever takes the questions.
+    /// A hook, which takes the questions.
     Ask,
-    /// The engine, by what the request brings along.
+    /// The engine, by a token of the request.
     Verify(Arc<dyn Verifier>),
 }
 
-/// Decides by what a request brings along, such as a signature.
+/// Decides by a token of the request, such as a signature.
 pub trait Verifier: fmt::Debug + Send + Sync {
-    /// The bytes of the request that a grant is remembered by, the whole token, where to verify costs more than to remember. None:
-    /// it is verified anew for each request. A refusal is not remembered.
+    /// The whole token, if to verify it costs more than to cache the grant by its bytes. `None`: it is verified for each
+    /// request. A refusal is not cached.
     ///
-    /// Whatever [`Verifier::verify`] looks at besides these bytes has to be said in the grant, which is compared each time.
+    /// All else that [`Verifier::verify`] depends on must be in the grant, which is compared with each request.
     fn remembered_by<'a>(&self, asked: &Asked<'a>) -> Option<&'a [u8]>;
 
-    /// What the request may at `now`, which is unix seconds.
+    /// The grant of the request at `now`, in Unix seconds.
     ///
     /// # Errors
-    /// Why not. It is answered with the status of its code, unless [`Verifier::denial`] says how.
+    /// The reason for a refusal. Its code gives the status, unless [`Verifier::denial`] does.
     fn verify(&self, asked: &Asked<'_>, now: u64) -> Result<Grant>;
 
-    /// The target that the cache and the origin are to see, such as one without the token; none: as it is.
+    /// The target for the cache and the origin, without the token; `None`: unchanged.
     fn stripped(&self, asked: &Asked<'_>) -> Option<String>;
 
-    /// What the cache and the origin are to see of a field, such as cookies without the token; none: nothing. By default all.
+    /// The value of a field for the cache and the origin, such as cookies without the token; `None` drops the field. The
+    /// default changes nothing.
     fn forwarded<'a>(&self, _name: &[u8], value: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         Some(Cow::Borrowed(value))
     }
 
-    /// How a request is answered that is refused with `error`; none: by its code. By default none.
+    /// The answer to a request that is refused with `error`; `None`, the default: that of its code.
     fn denial(&self, _error: &Error) -> Option<Arc<Decision>> {
         None
     }

@@ -4,7 +4,7 @@ use ring::signature::{self, RsaParameters, UnparsedPublicKey};
 
 use penstock_http::json::Json;
 
-/// What a signature is made with. `none` is not among them.
+/// The algorithm of a signature. `none` is not supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
     /// HMAC with SHA-256.
@@ -48,7 +48,7 @@ const ALL: [(Algorithm, &str); 12] = [
     (Algorithm::EdDsa, "EdDSA"),
 ];
 
-/// What a key is made of; each algorithm is for one kind.
+/// The kind of a key. Each algorithm takes one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Secret,
@@ -59,7 +59,7 @@ pub(super) enum Kind {
 }
 
 impl Algorithm {
-    /// The algorithm of that name, whose case matters (RFC 7515, section 4.1.1).
+    /// The algorithm called `name`; case matters (RFC 7515, section 4.1.1).
     pub fn named(name: &str) -> Option<Self> {
         ALL.iter().find(|(_, other)| *other == name).map(|(algorithm, _)| *algorithm)
     }
@@ -84,7 +84,7 @@ impl Algorithm {
         }
     }
 
-    /// How a secret is used by it; none if its keys are no secrets.
+    /// The HMAC of this algorithm, if its keys are secrets.
     pub(super) fn hmac(self) -> Option<ring::hmac::Algorithm> {
         match self {
             Self::Hs256 => Some(ring::hmac::HMAC_SHA256),
@@ -94,7 +94,8 @@ impl Algorithm {
         }
     }
 
-    /// How an RSA key is used by it. Keys below 2048 bits are refused (RFC 7518, section 3.3).
+    /// The RSA parameters of this algorithm. Keys below 2048 bits are refused (RFC 7518, section
+    /// 3.3).
     pub(super) fn rsa(self) -> Option<&'static RsaParameters> {
         match self {
             Self::Rs256 => Some(&signature::RSA_PKCS1_2048_8192_SHA256),
@@ -107,7 +108,7 @@ impl Algorithm {
         }
     }
 
-    /// Whether `bytes` sign `message`, by a key on a curve.
+    /// Whether `bytes` are a signature of `message` by the key `point` on a curve.
     pub(super) fn verifies_on_curve(self, point: &[u8], message: &[u8], bytes: &[u8]) -> bool {
         let algorithm: &'static dyn signature::VerificationAlgorithm = match self {
             Self::Es256 => &signature::ECDSA_P256_SHA256_FIXED,

@@ -1,4 +1,4 @@
-//! What a JSON Web Token must say, and what it grants (RFC 7519, section 4.1).
+//! The required claims of a JSON Web Token, and the grant made of them (RFC 7519, section 4.1).
 
 use super::END;
 use super::pattern::Pattern;
@@ -6,44 +6,44 @@ use crate::access::{Grant, is_on};
 use penstock_error::{Code, Error, Result};
 use penstock_http::json::Json;
 
-/// Patterns of paths that one token may have; each is looked at for each request. Arbitrary.
+/// Path patterns in one token at most; each request is compared with each. Arbitrary.
 const PATTERNS: usize = 64;
 
-/// Bytes of what names a tenant. Arbitrary.
+/// Bytes of the name of a tenant. Arbitrary.
 const TENANT: usize = 256;
 
-/// How a token says which paths it is for.
+/// The source of the paths that a token is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PathRule {
-    /// It does not: it is for all of the route's.
+    /// None: the token is for all paths of the route.
     All,
-    /// A claim is a pattern, or an array of them.
+    /// A claim that is a pattern, or an array of patterns.
     Claim(String),
-    /// By claims within a pattern.
+    /// A pattern with claims in it.
     Template(Pattern),
 }
 
-/// What is asked of claims.
+/// The requirements on claims.
 #[derive(Debug, Clone)]
 pub struct Claims {
-    /// Who may have issued it; anybody who has the key if empty.
+    /// Accepted issuers; if empty, any.
     pub issuers: Vec<String>,
-    /// One of these must be whom it is for; if empty, it must not say so.
+    /// Accepted audiences; if empty, a token with an audience is refused.
     pub audiences: Vec<String>,
-    /// What its header must say that it is, such as `at+jwt`; anything if none.
+    /// The required type in the header, such as `at+jwt`; `None`: any.
     pub kind: Option<String>,
-    /// By how many seconds the issuer's clock may be wrong.
+    /// Seconds by which the issuer's clock may be wrong.
     pub leeway: u64,
-    /// What it must say at all.
+    /// Claims that must be there.
     pub required: Vec<String>,
     /// The claim that names the tenant.
     pub tenant: Option<String>,
-    /// Which paths it is for.
+    /// The source of its paths.
     pub paths: PathRule,
 }
 
 impl Claims {
-    /// Whether the type in the header of a token is the one that is asked for (RFC 8725, section 3.11).
+    /// Checks the type in the header of a token (RFC 8725, section 3.11).
     ///
     /// # Errors
     /// `TOKEN_CLAIM_MISSING`.
@@ -58,10 +58,10 @@ impl Claims {
         Err(Code::TokenClaimMissing.error("the token is of another type"))
     }
 
-    /// What the claims of a token grant whose signature is right. Where its paths are asked for, `path` is among them.
+    /// The grant of the claims of a token with a valid signature. If its paths are required, they include `path`.
     ///
     /// # Errors
-    /// The code of what is wrong with them.
+    /// The code says what is wrong with the claims.
     pub fn grant(&self, payload: &[u8], now: u64, path: &[&str]) -> Result<Grant> {
         let claims = Json::read(payload).filter(Json::is_object).ok_or_else(malformed)?;
         if claims.has_duplicates() {
@@ -83,7 +83,7 @@ impl Claims {
         Ok(Grant { tenant, expires, paths, ..Grant::default() })
     }
 
-    /// Until when it is valid.
+    /// The time of expiry, if the token has one.
     fn check_times(&self, claims: &Json<'_>, now: u64) -> Result<Option<u64>> {
         let time = |name| claims.get(name).map(|value| seconds(&value).ok_or_else(malformed)).transpose();
         let (expires, begins, issued) = (time("exp")?, time("nbf")?, time("iat")?);
@@ -116,7 +116,7 @@ impl Claims {
         Ok(())
     }
 
-    /// Empty where all paths are meant, and only there.
+    /// Empty only if the token is for all paths.
     fn paths(&self, claims: &Json<'_>) -> Result<Vec<Box<str>>> {
         match &self.paths {
             PathRule::All => Ok(Vec::new()),
@@ -144,7 +144,7 @@ impl Claims {
     }
 }
 
-/// A text, or a whole number as it is written.
+/// A text, or the digits of a whole number.
 fn plain(value: &Json<'_>) -> Option<Box<str>> {
     let text = match value.text() {
         Some(text) => text.into_owned(),
@@ -155,8 +155,8 @@ fn plain(value: &Json<'_>) -> Option<Box<str>> {
     is_plain.then(|| text.into())
 }
 
-/// A `NumericDate`, which may have a fraction: the whole seconds below it and above it. None of what is no date from 1970 to
-/// the end of the year 9999: whoever wrote that meant something else.
+/// The whole seconds below and above a `NumericDate`, which may have a fraction. `None` if it is no date from 1970 to the
+/// end of the year 9999: then the issuer meant something else.
 fn seconds(value: &Json<'_>) -> Option<(u64, u64)> {
     #[expect(clippy::cast_precision_loss, reason = "far fewer digits than it has")]
     let seconds = value.number().filter(|seconds| (0.0..=END as f64).contains(seconds))?;
@@ -166,9 +166,9 @@ fn seconds(value: &Json<'_>) -> Option<(u64, u64)> {
 }
 
 fn malformed() -> Error {
-    Code::TokenMalformed.error("the token's claims are none, or one of them is of another kind")
+    Code::TokenMalformed.error("the token's claims are no JSON object, or one of them has the wrong type")
 }
 
 fn missing() -> Error {
-    Code::TokenClaimMissing.error("the token lacks a claim that is asked for")
+    Code::TokenClaimMissing.error("the token lacks a required claim")
 }

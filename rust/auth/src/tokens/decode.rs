@@ -1,30 +1,30 @@
-//! Bytes written as text: Base64, hexadecimal digits, percent-encoding.
+//! Decoders: Base64, hexadecimal digits, percent-encoding.
 //!
-//! Base64 and hexadecimal digits are strict: every text that is decoded is the only one of its bytes. Two spellings of one
-//! token would be two tokens to what remembers or counts them.
+//! Base64 and hexadecimal digits are strict: for any bytes, one text alone is accepted. A token with two spellings would
+//! be cached and counted as two.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use percent_encoding::percent_decode;
 
-/// Base64url without padding (RFC 7515, section 2) into `room`. None for what is none, has bits set behind its last
-/// byte, or does not fit.
+/// Decodes Base64url without padding (RFC 7515, section 2) into `room`. `None` if it is malformed, has bits set
+/// after its last byte, or does not fit.
 pub(super) fn base64url<'a>(text: &[u8], room: &'a mut [u8]) -> Option<&'a [u8]> {
     let length = URL_SAFE_NO_PAD.decode_slice(text, room).ok()?;
     room.get(..length)
 }
 
-/// As [`base64url`], of what is as long as it likes: a part of a key, or of a token that was found right.
+/// As [`base64url`], without a limit: for a part of a key, or of a token with a valid signature.
 pub(super) fn base64url_vec(text: &[u8]) -> Option<Vec<u8>> {
     URL_SAFE_NO_PAD.decode(text).ok()
 }
 
-/// Base64 with padding, as it stands in PEM once the line ends are gone.
+/// Base64 with padding, as in PEM without line ends.
 pub(super) fn base64_vec(text: &[u8]) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()
 }
 
-/// Hexadecimal digits in lower case, exactly as many as `N` bytes have.
+/// Decodes exactly `2 * N` hexadecimal digits in lower case.
 pub(super) fn hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     if text.len() != 2 * N {
         return None;
@@ -44,8 +44,8 @@ fn digit(byte: u8) -> Option<u8> {
     }
 }
 
-/// Percent-decoded into `room` (RFC 3986, section 2.1); `text` itself if nothing is encoded. A `%` that begins no byte stands
-/// for itself. `None` if it does not fit.
+/// Percent-decodes into `room` (RFC 3986, section 2.1); returns `text` itself if nothing is encoded. A `%` without two
+/// digits is kept. `None` if it does not fit.
 pub(super) fn percent<'a>(text: &'a [u8], room: &'a mut [u8]) -> Option<&'a [u8]> {
     if memchr::memchr(b'%', text).is_none() {
         return Some(text);

@@ -1,7 +1,7 @@
-//! The header of a JSON Web Signature (RFC 7515, section 4), as far as it picks a key.
+//! The header of a JSON Web Signature (RFC 7515, section 4): the members that select a key.
 //!
-//! It is read before its signature is: whatever it says, nothing is fetched, followed or trusted because of it. Members
-//! that would have it carry a key of its own (`jwk`, `jku`, `x5c`, `x5u`) are passed over, as section 4 allows.
+//! It is read before the signature is verified, so nothing is fetched, followed or trusted because of it. Members that
+//! carry or name a key of the token's own (`jwk`, `jku`, `x5c`, `x5u`) are ignored, as section 4 allows.
 
 use super::algorithm::Algorithm;
 use super::decode::base64url;
@@ -9,13 +9,13 @@ use super::key::Named;
 use penstock_error::{Code, Error, Result};
 use penstock_http::json::Json;
 
-/// Bytes of a header: an algorithm, a type, the id of a key, and room for what is passed over. Arbitrary.
+/// Bytes of a header: an algorithm, a type, the id of a key, and room for ignored members. Arbitrary.
 pub(super) const LONGEST: usize = 1024;
 
 /// Members of a header. RFC 7515 knows eleven.
 const MEMBERS: usize = 16;
 
-/// What a header says.
+/// The members of a header.
 #[derive(Debug)]
 pub(super) struct Header<'a> {
     pub(super) key: Named<'a>,
@@ -23,10 +23,10 @@ pub(super) struct Header<'a> {
 }
 
 impl<'a> Header<'a> {
-    /// Decodes a header into `room`, and reads it. Allocates nothing.
+    /// Decodes a header into `room`, and parses it. Allocates nothing.
     ///
     /// # Errors
-    /// `TOKEN_MALFORMED`; `TOKEN_WRONG_ALGORITHM` for one that is not known here, `none` among them.
+    /// `TOKEN_MALFORMED`; `TOKEN_WRONG_ALGORITHM` for an unknown algorithm, or `none`.
     pub(super) fn read(text: &[u8], room: &'a mut [u8; LONGEST]) -> Result<Self> {
         let bytes = base64url(text, room).ok_or_else(malformed)?;
         let json = Json::read(bytes).filter(Json::is_object).ok_or_else(malformed)?;
@@ -42,7 +42,7 @@ impl<'a> Header<'a> {
             } else if member.is("typ") {
                 kind = Some(member.value);
             } else if member.is("crit") || member.is("zip") || member.is("enc") {
-                // An extension that must be understood is not; what is encrypted is no signature.
+                // Critical extensions are not supported, and an encrypted token has no signature.
                 return Err(malformed());
             }
         }
@@ -52,14 +52,12 @@ impl<'a> Header<'a> {
             return Err(malformed());
         }
         let Some(algorithm) = Algorithm::of(&algorithm) else {
-            return Err(
-                Code::TokenWrongAlgorithm.error("the token is signed by no algorithm that is known here")
-            );
+            return Err(Code::TokenWrongAlgorithm.error("the token's algorithm is not supported"));
         };
         Ok(Self { key: Named { algorithm, id }, kind })
     }
 }
 
 fn malformed() -> Error {
-    Code::TokenMalformed.error("the token's header is none")
+    Code::TokenMalformed.error("the token's header is malformed")
 }

@@ -6,19 +6,20 @@ use super::key::{Key, Keys, Material};
 use penstock_error::{Code, Error, Result};
 use penstock_http::json::Json;
 
-/// A set of keys, as far as they can be used.
+/// A set of keys.
 #[derive(Debug)]
 pub struct Set {
-    /// Those that can.
+    /// The keys that can be used.
     pub keys: Keys,
-    /// How many cannot: of another type, for another purpose, or malformed. RFC 7517, section 5, has them passed over.
+    /// Keys that cannot: of another type, for another purpose, or malformed. They are ignored (RFC 7517, section 5).
     pub skipped: usize,
 }
 
-/// Reads a set that was fetched, of at most `most` keys. Secrets are passed over: what anybody can fetch is none.
+/// Parses a fetched set of at most `most` keys. Secrets are ignored: a key that any client can fetch is no
+/// secret.
 ///
 /// # Errors
-/// `BAD_CONFIGURATION`: it is no set, or has too many.
+/// `BAD_CONFIGURATION`: it is no set, or has too many keys.
 pub fn read_set(text: &[u8], algorithms: &[Algorithm], most: usize) -> Result<Set> {
     let bad = |detail: &'static str| Code::BadConfiguration.error(detail);
     let set =
@@ -40,7 +41,7 @@ pub fn read_set(text: &[u8], algorithms: &[Algorithm], most: usize) -> Result<Se
     Ok(Set { keys: Keys::new(read), skipped })
 }
 
-/// Reads one key that was configured, which may be a secret.
+/// Parses one configured key, which may be a secret.
 ///
 /// # Errors
 /// `BAD_CONFIGURATION`: it cannot be used.
@@ -59,7 +60,7 @@ fn one(key: &Json<'_>, algorithms: &[Algorithm]) -> Option<Key> {
         return None;
     }
     let material = material(key)?;
-    // A key is for one algorithm (RFC 8725, section 3.1): for its own, or for the first that it can be for.
+    // A key is for one algorithm (RFC 8725, section 3.1): the one that it names, or the first of its kind.
     let may = |algorithm: &&Algorithm| {
         algorithm.kind() == material.kind()
             && key.get("alg").is_none_or(|name| name.is_text(algorithm.name()))
@@ -101,5 +102,5 @@ fn material(key: &Json<'_>) -> Option<Material> {
 }
 
 fn unusable() -> Error {
-    Code::BadConfiguration.error("a JSON Web Key is none that verifies with one of the algorithms")
+    Code::BadConfiguration.error("a JSON Web Key cannot verify with any of the algorithms")
 }

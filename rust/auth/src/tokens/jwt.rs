@@ -13,39 +13,39 @@ use crate::access::{Asked, Decision, Grant, Verifier};
 use penstock_error::{Code, Error, Result};
 use penstock_memory::sync::{Arc, Mutex, lock};
 
-/// Bytes of a signature: those of an RSA key of 8192 bits.
+/// Bytes of a signature: that of an RSA key of 8192 bits.
 const LONGEST_SIGNATURE: usize = 1024;
 
-/// Lets in whoever has a token that one of the keys has signed.
+/// Verifies JSON Web Tokens that one of the keys has signed.
 #[derive(Debug)]
 pub struct Jwt {
     ring: Mutex<Ring>,
     claims: Claims,
     places: Places,
-    /// Bytes of a token.
+    /// Bytes of a token at most.
     longest: usize,
-    /// Of a request without a token, and of one with a bad one (RFC 6750, section 3).
+    /// For a request without a token, and for a bad token (RFC 6750, section 3).
     denials: [Arc<Decision>; 2],
 }
 
-/// The keys of the moment, and when others are wanted. Times are seconds since 1970.
+/// The current keys, and when to fetch others. Times are seconds since 1970.
 #[derive(Debug)]
 struct Ring {
     keys: Arc<Keys>,
-    /// When they are to be fetched anew.
+    /// When to fetch them again.
     refresh: u64,
-    /// When they are no longer right, if nobody has said that they still are.
+    /// When they expire, unless they are fetched again.
     expires: u64,
-    /// Before which nobody is asked to fetch them, however many tokens name a key that is not known.
+    /// The earliest next fetch, however many tokens name an unknown key.
     quiet: u64,
-    /// How long it is quiet between two times.
+    /// Seconds between two fetches at least.
     pause: u64,
-    /// Who fetches them.
+    /// Wakes the fetcher.
     fetcher: Option<Waker>,
 }
 
 impl Ring {
-    /// Whom to wake, if they are to be fetched.
+    /// The fetcher to wake, if a fetch is due.
     fn ask(&mut self, now: u64) -> Option<Waker> {
         let fetcher = self.fetcher.as_ref().filter(|_| now >= self.quiet)?.clone();
         self.quiet = now.saturating_add(self.pause);
@@ -54,7 +54,7 @@ impl Ring {
 }
 
 impl Jwt {
-    /// Tokens of at most `longest` bytes, signed by one of `keys`, which are right for ever.
+    /// For tokens of at most `longest` bytes, signed by one of `keys`, which do not expire.
     pub fn new(keys: Keys, claims: Claims, places: Places, longest: usize) -> Self {
         let ring = Ring {
             keys: Arc::new(keys),
@@ -68,8 +68,8 @@ impl Jwt {
         Self { ring: Mutex::new(ring), claims, places, longest, denials }
     }
 
-    /// Has `fetcher` woken, no more than once in `pause` seconds, when a token names a key that is not known, when keys are
-    /// to be fetched anew, and when there are none.
+    /// Wakes `fetcher`, at most once in `pause` seconds, when a token names an unknown key, when it is time to fetch keys
+    /// again, and when there are no keys.
     pub fn fetched_by(&self, fetcher: Waker, pause: u64) {
         let mut ring = lock(&self.ring);
         (ring.pause, ring.quiet) = (pause, 0);
@@ -78,8 +78,7 @@ impl Jwt {
         drop(before);
     }
 
-    /// Has keys in place of those that there were. They are to be fetched anew when it is `refresh`, and are not right any
-    /// more when it is `expires`.
+    /// Replaces the keys. They are to be fetched again at `refresh`, and expire at `expires`.
     pub fn set_keys(&self, keys: Keys, refresh: u64, expires: u64) {
         let keys = Arc::new(keys);
         let mut ring = lock(&self.ring);
@@ -89,16 +88,14 @@ impl Jwt {
         drop(before);
     }
 
-    /// The keys; none that are not right any more.
+    /// The keys that have not expired.
     fn keys(&self, now: u64) -> Result<Arc<Keys>> {
         let mut ring = lock(&self.ring);
         let keys = Some(Arc::clone(&ring.keys)).filter(|keys| !keys.is_empty() && now < ring.expires);
         let fetcher = if keys.is_none() || now >= ring.refresh { ring.ask(now) } else { None };
         drop(ring);
         wake(fetcher);
-        keys.ok_or_else(|| {
-            Code::KeysUnavailable.error("there are no keys that tokens could be verified with")
-        })
+        keys.ok_or_else(|| Code::KeysUnavailable.error("there are no keys to verify tokens with"))
     }
 
     fn miss(&self, now: u64) {
@@ -106,10 +103,10 @@ impl Jwt {
         wake(fetcher);
     }
 
-    /// What a token grants on a path that is given in pieces.
+    /// The grant of a token for a path, which is given in pieces.
     ///
     /// # Errors
-    /// The code of what is wrong with it.
+    /// The code says what is wrong with the token.
     pub fn verify_token(&self, token: &[u8], path: &[&str], now: u64) -> Result<Grant> {
         let keys = self.keys(now)?;
         let token = Some(token).filter(|token| token.len() <= self.longest).ok_or_else(malformed)?;
@@ -148,10 +145,10 @@ impl Verifier for Jwt {
     }
 }
 
-/// The payload of a token that one of `keys` has signed, still encoded. Allocates nothing of its own.
+/// The encoded payload of a token that one of `keys` has signed. Allocates nothing itself.
 ///
 /// # Errors
-/// What is wrong with its form, its header or its signature.
+/// The code says what is wrong with its form, its header or its signature.
 pub(super) fn authentic<'a>(keys: &Keys, claims: &Claims, token: &'a [u8]) -> Result<&'a [u8]> {
     let parts = Parts::of(token).ok_or_else(malformed)?;
     let mut room = [0; header::LONGEST];
@@ -169,9 +166,9 @@ fn wake(fetcher: Option<Waker>) {
     }
 }
 
-/// A token, taken apart.
+/// The parts of a token.
 struct Parts<'a> {
-    /// What the signature is of: the first two parts and the dot between them.
+    /// The signed text: the first two parts and the dot between them.
     signed: &'a [u8],
     header: &'a [u8],
     payload: &'a [u8],

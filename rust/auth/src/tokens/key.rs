@@ -1,4 +1,4 @@
-//! Keys, each of which is for one algorithm, and which of them a token means.
+//! Keys, each for one algorithm, and the choice of the one that a token names.
 
 use std::fmt;
 
@@ -9,23 +9,23 @@ use super::algorithm::{Algorithm, Kind};
 use penstock_error::{Code, Result};
 use penstock_http::json::Json;
 
-/// How many keys a token that names none is tried with: a key, the one that follows it, and as many again. Arbitrary; each
-/// is up to a tenth of a millisecond that anybody can have us spend.
+/// Keys to try for a token that names no key: a key, its successor, and as many again. Arbitrary; each costs up to 0.1 ms
+/// that any client can have us spend.
 const TRIED: usize = 4;
 
-/// What a key is made of.
+/// The material of a key.
 #[derive(Clone)]
 pub(super) enum Material {
-    /// Shared with whoever signs.
+    /// Shared with the signer.
     Secret(Box<[u8]>),
     /// Modulus and exponent, without leading zeros.
     Rsa { modulus: Box<[u8]>, exponent: Box<[u8]> },
-    /// A point on one of the curves as its algorithm wants it: 0x04, x, y for P-256 and P-384.
+    /// A point on a curve, in the form of its algorithm: 0x04, x, y for P-256 and P-384.
     Point(Kind, Box<[u8]>),
 }
 
 impl Material {
-    /// An RSA key. Numbers may be written with zeros in front of them, which ring takes for a mistake.
+    /// An RSA key. Leading zeros are removed, because ring refuses them.
     pub(super) fn rsa(modulus: &[u8], exponent: &[u8]) -> Self {
         let plain = |number: &[u8]| {
             let zeros = number.iter().take_while(|byte| **byte == 0).count();
@@ -43,10 +43,10 @@ impl Material {
     }
 }
 
-/// A key that signatures are verified with.
+/// A key to verify signatures.
 #[derive(Clone)]
 pub struct Key {
-    /// What tokens call it.
+    /// The id by which tokens name it.
     id: Option<Box<str>>,
     algorithm: Algorithm,
     verifier: Verifier,
@@ -60,7 +60,7 @@ enum Verifier {
 }
 
 impl Key {
-    /// A secret that tokens are signed with, which must be as long as what the hash gives (RFC 7518, section 3.2).
+    /// A shared secret, at least as long as the output of the hash (RFC 7518, section 3.2).
     ///
     /// # Errors
     /// `BAD_CONFIGURATION`.
@@ -103,11 +103,11 @@ impl Key {
         matches!(self.verifier, Verifier::Secret(_))
     }
 
-    /// Whether `signature` is one of `message`.
+    /// Whether `signature` is valid for `message`.
     pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         match &self.verifier {
             Verifier::Secret(key) => hmac::verify(key, message, signature).is_ok(),
-            // ring allocates where it computes with an RSA key: what cannot be a signature does not get there.
+            // ring allocates to compute with an RSA key: a signature of the wrong length does not get there.
             Verifier::Rsa(key) if signature.len() == key.n.len() => {
                 self.algorithm.rsa().is_some_and(|rsa| key.verify(rsa, message, signature).is_ok())
             }
@@ -118,7 +118,7 @@ impl Key {
 }
 
 impl fmt::Debug for Key {
-    /// Leaves out what it is made of.
+    /// Omits the material.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Key")
             .field("id", &self.id)
@@ -127,7 +127,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The keys that tokens are verified with at one time.
+/// A set of keys to verify tokens.
 #[derive(Debug, Clone, Default)]
 pub struct Keys(Vec<Key>);
 
@@ -142,22 +142,22 @@ impl Keys {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether to verify with one of them takes tens of microseconds, where a secret takes one.
+    /// Whether a key of the set takes tens of microseconds for a verification; a secret takes one.
     pub(super) fn are_dear(&self) -> bool {
         self.0.iter().any(|key| !key.is_secret())
     }
 
-    /// Looks for the key that has signed `message`. A key that has an id is for tokens that name it, or name none; one
-    /// without is for all of its algorithm.
+    /// Looks for the key that has signed `message`. A key with an id is tried for tokens that name it, or no key; one
+    /// without is tried for all of its algorithm.
     ///
     /// # Errors
-    /// `TOKEN_WRONG_ALGORITHM`: there are keys of that id, for other algorithms alone. `TOKEN_UNKNOWN_KEY`: there are none.
-    /// `TOKEN_WRONG_SIGNATURE`.
+    /// `TOKEN_WRONG_ALGORITHM`: the keys of that id are for other algorithms. `TOKEN_UNKNOWN_KEY`: there is no key of that
+    /// id. `TOKEN_WRONG_SIGNATURE`.
     pub(super) fn verify(&self, named: &Named<'_>, message: &[u8], signature: &[u8]) -> Result<()> {
         let meant = || self.0.iter().filter(|key| named.may_mean(key));
         let mut of_algorithm = meant().filter(|key| named.algorithm == key.algorithm).take(TRIED).peekable();
@@ -165,18 +165,17 @@ impl Keys {
             if of_algorithm.any(|key| key.verifies(message, signature)) {
                 return Ok(());
             }
-            return Err(
-                Code::TokenWrongSignature.error("the token's signature is of no key that it could mean")
-            );
+            return Err(Code::TokenWrongSignature
+                .error("the token's signature matches no key that it may have been signed with"));
         }
         if meant().next().is_some() {
             return Err(Code::TokenWrongAlgorithm.error("the token's algorithm is not the one of its key"));
         }
-        Err(Code::TokenUnknownKey.error("the token names a key that is not known"))
+        Err(Code::TokenUnknownKey.error("the token names an unknown key"))
     }
 }
 
-/// What a token says of the key that has signed it.
+/// The algorithm and the key that a token names.
 #[derive(Debug)]
 pub(super) struct Named<'a> {
     pub(super) algorithm: Algorithm,

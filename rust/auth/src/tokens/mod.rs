@@ -1,11 +1,10 @@
 //! Whether a token lets a request in: signed URLs and JSON Web Tokens (RFC 7515, 7517, 7518, 7519, 8037; the practices
 //! of RFC 8725).
 //!
-//! Verifying is a function of bytes, keys and the clock: no socket, no store, nobody else to ask. Whoever answers
-//! requests may call it, on any thread. The invariants: what a key is for is said by whoever configured the key and never
-//! by a token; nothing that a token says is followed before its signature has been found right, but for what picks the
-//! key; signatures are compared in constant time, by ring; and a token that is refused has cost no allocation of ours, so
-//! that a flood of them costs time alone.
+//! Verification is a function of bytes, keys and the clock, without a socket or a store. Any thread may call it. The
+//! invariants: the configuration says what a key is for, and never a token. Before a signature is verified, a token only
+//! selects its key. ring compares signatures in constant time. A refused token costs no allocation of ours, so that a
+//! flood of them costs time alone.
 
 mod algorithm;
 mod claims;
@@ -36,10 +35,11 @@ use std::time::Instant;
 use crate::access::{Decision, Denial, Verdict};
 use penstock_memory::sync::Arc;
 
-/// The last second of the year 9999: what is said to last longer lasts as long, so that nobody computes with more.
+/// The last second of the year 9999, the latest time of expiry, so that sums of times do not overflow.
 const END: u64 = 253_402_300_799;
 
-/// How a request without a good token is answered. Made once: a flood of them is to cost nothing.
+/// The answer to a request without a valid token. Made once: a flood of such requests is to cost no
+/// allocation.
 fn denial(status: u16, challenge: Option<&str>) -> Arc<Decision> {
     let denial = Denial { status, detail: None, challenge: challenge.map(Into::into) };
     Arc::new(Decision { verdict: Verdict::Deny(denial), allotment: None, until: Instant::now() })

@@ -1,6 +1,6 @@
-//! Patterns of paths that are made of claims.
+//! Path patterns that are made of claims.
 
-/// A text with names of claims in braces, such as `/vod/{sub}/*`, of which patterns are made.
+/// A template of patterns with names of claims in braces, such as `/vod/{sub}/*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern(Vec<Piece>);
 
@@ -11,7 +11,7 @@ enum Piece {
 }
 
 impl Pattern {
-    /// Takes a template apart. None if it has a brace without another, or one around nothing.
+    /// Parses a template. `None` if it has an unmatched brace, or an empty pair.
     pub fn parse(template: &str) -> Option<Self> {
         let mut pieces = Vec::new();
         let mut rest = template;
@@ -31,8 +31,8 @@ impl Pattern {
         Some(Self(pieces))
     }
 
-    /// The pattern with what `value` gives for each claim; none if it has nothing for one, or something that is not one
-    /// segment of a path, or that would stand for more than itself.
+    /// The pattern with the `value` of each claim. `None` if a claim has no value, or one that is not one segment of a
+    /// path, or that would match more than itself.
     pub(super) fn fill(&self, value: impl Fn(&str) -> Option<Box<str>>) -> Option<Box<str>> {
         let mut filled = String::new();
         for piece in &self.0 {
@@ -45,7 +45,7 @@ impl Pattern {
     }
 }
 
-/// Whether a value is a segment of a path as it stands, and none that an origin might follow elsewhere.
+/// Whether a value is one literal segment of a path, and no origin might resolve it to another.
 fn is_segment(value: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$'(),:@|+=".contains(&byte);
     !value.is_empty() && value != "." && value != ".." && value.bytes().all(is_plain)

@@ -1,7 +1,7 @@
 //! Public keys as PEM: the `SubjectPublicKeyInfo` of X.509 (RFC 5280, section 4.1.2.7; RFC 7468, section 13), which is
 //! what `openssl pkey -pubout` writes.
 //!
-//! It is read strictly, and once: what is configured comes from a friend, and a mistake in it should say so.
+//! The parser is strict: a mistake in a configured key should be an error.
 
 use super::algorithm::{Algorithm, Kind};
 use super::decode::base64_vec;
@@ -31,7 +31,7 @@ impl Key {
     }
 }
 
-/// What the one public key in `text` is made of.
+/// The material of the one public key in `text`.
 ///
 /// # Errors
 /// `BAD_CONFIGURATION`.
@@ -48,7 +48,7 @@ fn material(der: &[u8]) -> Option<Material> {
     let (mut info, []) = element(der, SEQUENCE)? else { return None };
     let algorithm = take(&mut info, SEQUENCE)?;
     let (key, []) = element(info, BIT_STRING)? else { return None };
-    // No bit of the last byte is unused.
+    // The number of unused bits in the last byte must be 0.
     let key = key.strip_prefix(&[0])?;
     let point = |kind, length| {
         let is_point = key.len() == length && (kind == Kind::Ed25519 || key[0] == 4);
@@ -74,7 +74,7 @@ fn take<'a>(bytes: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
     Some(content)
 }
 
-/// The content of the element that `bytes` begin with, and what follows it.
+/// The content of the first element of `bytes`, and the bytes after it.
 fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (&first, rest) = bytes.strip_prefix(&[tag])?.split_first()?;
     let (length, rest) = match first {
@@ -89,5 +89,5 @@ fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
 }
 
 fn unknown() -> Error {
-    Code::BadConfiguration.error("a key in PEM is none of RSA, P-256, P-384 or Ed25519")
+    Code::BadConfiguration.error("a key in PEM is not RSA, P-256, P-384 or Ed25519")
 }

@@ -1,8 +1,8 @@
-//! Where a request has its token, and what is left of the request without it.
+//! The place of the token in a request, and the request without it.
 //!
-//! One name serves for all places: `token=VALUE` is a parameter of the query, a cookie, or the first segment behind the
-//! route's prefix. Players resolve the addresses of segments against that of the playlist, which keeps a segment of the
-//! path and drops the query.
+//! One name serves for all places: `token=VALUE` is a parameter of the query, a cookie, or the first segment after the
+//! route's prefix. Players resolve the URLs of segments against that of the playlist, which keeps a segment of the path
+//! and drops the query.
 
 use std::borrow::Cow;
 
@@ -10,13 +10,13 @@ use crate::access::Asked;
 use crate::access::reading::cookies;
 use penstock_error::{Code, Result};
 
-/// Where tokens are looked for, in this order; the first that is there counts.
+/// The places of tokens, in the order of the search; the first token counts.
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "places that do not depend on one another")]
 pub struct Places {
-    /// What a token is called in a path, a query or a cookie.
+    /// The name of a token in a path, a query or a cookie.
     pub name: String,
-    /// As the first segment behind the route's prefix.
+    /// As the first segment after the route's prefix.
     pub path: bool,
     /// As a parameter of the query.
     pub query: bool,
@@ -24,7 +24,7 @@ pub struct Places {
     pub bearer: bool,
     /// As a cookie.
     pub cookie: bool,
-    /// Whether the origin gets the token as well, if that is in a field.
+    /// Whether the origin gets a token that is in a field.
     pub forward: bool,
 }
 
@@ -34,7 +34,7 @@ struct Split<'a> {
     behind: &'a str,
 }
 
-/// What was found in one place.
+/// The tokens in one place.
 #[derive(Default)]
 struct Candidates<'a> {
     first: Option<&'a [u8]>,
@@ -49,10 +49,10 @@ impl<'a> Candidates<'a> {
 }
 
 impl Places {
-    /// The token of a request, as it is written there.
+    /// The token of a request, not decoded.
     ///
     /// # Errors
-    /// `TOKEN_MISSING`; `TOKEN_MALFORMED` where a place has several.
+    /// `TOKEN_MISSING`; `TOKEN_MALFORMED` if a place has several.
     pub(super) fn token<'a>(&self, asked: &Asked<'a>) -> Result<&'a [u8]> {
         if let Some(split) = self.in_path(asked) {
             return Ok(split.token.as_bytes());
@@ -91,7 +91,7 @@ impl Places {
         }
     }
 
-    /// The target of a request without its token; none if it has none in it.
+    /// The target of a request without its token; `None` if the target has no token.
     pub(super) fn stripped(&self, asked: &Asked<'_>) -> Option<String> {
         let in_path = self.in_path(asked);
         let in_query = self.query && self.in_query(asked.query()).next().is_some();
@@ -100,7 +100,7 @@ impl Places {
         }
         let mut target = self.path(asked).concat();
         let is_kept = |parameter: &&str| !(self.query && self.value(parameter).is_some());
-        // What stands behind a question mark is a query, if only an empty one.
+        // A question mark begins a query, even an empty one.
         let mut separator = '?';
         if asked.target.contains('?') {
             for parameter in asked.query().split('&').filter(is_kept) {
@@ -112,7 +112,7 @@ impl Places {
         Some(target)
     }
 
-    /// What is left of a field without the token.
+    /// The value of a field without the token; `None` if nothing else is in it.
     pub(super) fn forwarded<'a>(&self, name: &[u8], value: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         if !self.forward {
             if self.bearer && name.eq_ignore_ascii_case(b"authorization") && bearer(value).is_some() {

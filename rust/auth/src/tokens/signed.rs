@@ -1,8 +1,8 @@
-//! Signed URLs: `exp=1764000000~acl=/vod/7/*~hmac=...`, fields of which all but the last are what is signed.
+//! Signed URLs: `exp=1764000000~acl=/vod/7/*~hmac=...`. The last field signs all others.
 //!
-//! The form is that of Akamai's token 2.0, which signers exist for in most languages, and which is one line in the
-//! others: the fields, a `~hmac=` and the HMAC-SHA256 of what stands before, in hexadecimal digits. Where a token is
-//! percent-encoded on its way, what is signed is what it stands for.
+//! The form is that of Akamai's token 2.0. Signers exist in most languages, and are one line in the others: the
+//! fields, `~hmac=` and the HMAC-SHA256 of the text before it, in hexadecimal digits. A token may be
+//! percent-encoded; the signature is of the decoded text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,22 +19,22 @@ use crate::access::{Asked, Decision, Grant, Verifier, is_on};
 use penstock_error::{Code, Error, Result};
 use penstock_memory::sync::Arc;
 
-/// Bytes of a token: some patterns, an address, and the fields of others. Arbitrary.
+/// Bytes of a token at most: some patterns, an address, and other fields. Arbitrary.
 const LONGEST: usize = 2048;
 
-/// What stands between what is signed and its signature.
+/// The text between the signed fields and the signature.
 const BEFORE_SIGNATURE: &[u8] = b"~hmac=";
 
 /// A key of signed URLs.
 #[derive(Clone)]
 pub struct Secret {
-    /// What tokens may call it.
+    /// The id by which tokens may name it.
     id: Option<Box<str>>,
     key: hmac::Key,
 }
 
 impl Secret {
-    /// A key that is shared with whoever signs.
+    /// A key that is shared with the signer.
     pub fn new(id: Option<String>, secret: &[u8]) -> Self {
         Self { id: id.map(Into::into), key: hmac::Key::new(hmac::HMAC_SHA256, secret) }
     }
@@ -46,7 +46,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Lets in whoever has a URL that is signed.
+/// Verifies signed URLs.
 #[derive(Debug)]
 pub struct SignedUrl {
     secrets: Vec<Secret>,
@@ -54,7 +54,7 @@ pub struct SignedUrl {
     denial: Arc<Decision>,
 }
 
-/// What a token says.
+/// The fields of a token.
 #[derive(Debug, Default)]
 struct Fields<'a> {
     begins: Option<u64>,
@@ -67,9 +67,9 @@ struct Fields<'a> {
 }
 
 impl SignedUrl {
-    /// Tokens that one of `secrets` has signed.
+    /// For tokens that one of `secrets` has signed.
     pub fn new(secrets: Vec<Secret>, places: Places) -> Self {
-        // Links have no challenge that a client could meet (RFC 9110, section 11.6.1).
+        // There is no challenge that a client with a link could meet (RFC 9110, section 11.6.1).
         Self { secrets, places, denial: denial(403, None) }
     }
 
@@ -79,7 +79,7 @@ impl SignedUrl {
         let is_meant = |secret: &&Secret| key.is_none_or(|key| secret.id.as_deref() == Some(key));
         let mut meant = self.secrets.iter().filter(is_meant).peekable();
         if meant.peek().is_none() {
-            return Err(Code::TokenUnknownKey.error("the token names a key that is not known"));
+            return Err(Code::TokenUnknownKey.error("the token names an unknown key"));
         }
         if meant.any(|secret| hmac::verify(&secret.key, signed, signature).is_ok()) {
             return Ok(());
@@ -89,7 +89,7 @@ impl SignedUrl {
 }
 
 impl Verifier for SignedUrl {
-    /// To verify costs less than to remember.
+    /// To verify costs less than a lookup in a cache.
     fn remembered_by<'a>(&self, _: &Asked<'a>) -> Option<&'a [u8]> {
         None
     }
@@ -120,7 +120,7 @@ impl Verifier for SignedUrl {
 }
 
 impl<'a> Fields<'a> {
-    /// None if one is there twice, or is not known: it might forbid something.
+    /// `None` if a field is there twice, or is unknown: it might forbid something.
     fn read(text: &'a str) -> Option<Self> {
         let mut fields = Self::default();
         for field in text.split('~') {
@@ -147,7 +147,7 @@ impl<'a> Fields<'a> {
         Some(fields)
     }
 
-    /// What the fields of a token allow whose signature is right.
+    /// The grant of a token with a valid signature.
     fn check(&self, now: u64, remote: Option<&str>, path: &[&str]) -> Result<Grant> {
         let (Some(expires), Some(patterns)) = (self.expires, self.patterns) else { return Err(malformed()) };
         if now >= expires {
@@ -172,7 +172,7 @@ fn seconds(text: &str) -> Option<u64> {
     is_number.then(|| text.parse().ok())?.filter(|seconds| *seconds <= END)
 }
 
-/// Whether an address is the one that a token is for, or in its network: `203.0.113.7`, `2001:db8::/32`.
+/// Whether `remote` is the address or in the network of a token: `203.0.113.7`, `2001:db8::/32`.
 fn is_within(remote: Option<&str>, network: &str) -> bool {
     let (network, length) =
         network.split_once('/').map_or((network, None), |(network, length)| (network, Some(length)));
@@ -187,16 +187,16 @@ fn is_within(remote: Option<&str>, network: &str) -> bool {
     else {
         return false;
     };
-    // A shift by all bits is none.
+    // A shift by all bits yields `None`.
     (remote ^ network).checked_shr(bits - length).unwrap_or(0) == 0
 }
 
-/// A client that came over IPv6 with an address of IPv4 has that.
+/// An address, where an IPv4 address that is mapped into IPv6 is IPv4.
 fn address(text: &str) -> Option<IpAddr> {
     let plain = text.split_once('%').map_or(text, |(plain, _)| plain);
     plain.parse().ok().map(|address: IpAddr| address.to_canonical())
 }
 
 fn malformed() -> Error {
-    Code::TokenMalformed.error("the token is none of a signed URL")
+    Code::TokenMalformed.error("the token is not that of a signed URL")
 }

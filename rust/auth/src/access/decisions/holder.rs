@@ -1,4 +1,5 @@
-//! What runs by a decision, so that it can be cut when that is revoked: also where it has been forgotten since.
+//! Responses in progress and their decisions, so that a revocation can cut them even if the decision was
+//! evicted since.
 
 use std::task::{Context, Poll, Waker};
 
@@ -7,7 +8,7 @@ use super::super::table::Key;
 use super::Decisions;
 use penstock_memory::sync::{Arc, Mutex, lock};
 
-/// A response that runs, as its decisions know it.
+/// A response in progress.
 #[derive(Debug)]
 pub(super) struct Holder {
     pub(super) key: Key,
@@ -26,7 +27,7 @@ impl Holder {
         Self { key, decision, state: Mutex::new(State::default()) }
     }
 
-    /// Has it end.
+    /// Ends the response.
     pub(super) fn cut(&self) {
         let waker = {
             let mut state = lock(&self.state);
@@ -39,7 +40,7 @@ impl Holder {
     }
 }
 
-/// That a response runs by a decision, until this is dropped.
+/// Registers a response in progress until it is dropped.
 #[derive(Debug)]
 pub struct Permit {
     pub(super) decisions: Arc<Decisions>,
@@ -48,12 +49,12 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// What it runs by.
+    /// The decision that let it in.
     pub fn decision(&self) -> &Arc<Decision> {
         &self.holder.decision
     }
 
-    /// Ready when it is to end because the decision was revoked.
+    /// Ready when the response must end because its decision was revoked.
     pub fn poll_cut(&self, context: &Context<'_>) -> Poll<()> {
         let mut state = lock(&self.holder.state);
         if state.is_cut {

@@ -71,11 +71,7 @@ fn so_many_are_asked_at_a_time_and_as_many_wait_and_who_joins_is_not_too_many() 
     assert_eq!((refused(9), decisions.stats().open), (Code::AccessBusy, 8));
     let rung = bell.0.load(Ordering::Relaxed);
     posed.pop().unwrap().answer(allow("a"), LIFETIME);
-    assert_eq!(
-        bell.0.load(Ordering::Relaxed),
-        rung + 1,
-        "whoever takes them is told that one more may be asked"
-    );
+    assert_eq!(bell.0.load(Ordering::Relaxed), rung + 1, "the listener is woken when it may have another");
     posed.push(Decisions::take(&decisions).unwrap());
     assert!(Decisions::take(&decisions).is_none());
     drop(wait(&decisions, key(9)));
@@ -138,7 +134,7 @@ fn a_question_that_is_over_leaves_the_inbox_by_itself() {
     decisions.expire(&waiting[0]);
     assert_eq!(decisions.stats().open, COUNT - 1);
     let posed = Decisions::take(&decisions).unwrap();
-    decisions.revoke(Whose::Everybody, false);
+    decisions.revoke(Whose::All, false);
     assert_eq!(decisions.stats().open, 1, "the one in the hands of who answers");
     drop(posed);
     assert_eq!(decisions.stats().open, 0);
@@ -189,7 +185,7 @@ fn who_has_waited_for_too_long_is_refused_and_the_late_answer_counts_for_nobody(
     let (mut first, mut second) = (wait(&decisions, key(1)), wait(&decisions, key(1)));
     assert!(matches!(poll(&mut first), Poll::Ready(Outcome::Failed(_))), "the second asks anew");
     let late = Decisions::take(&decisions).unwrap();
-    assert!(Decisions::take(&decisions).is_none(), "nobody waits for the first");
+    assert!(Decisions::take(&decisions).is_none(), "no request waits for the first");
     decisions.expire(&second);
     assert!(matches!(poll(&mut second), Poll::Ready(Outcome::Failed(_))));
     late.answer(allow("a"), LIFETIME);
@@ -216,7 +212,7 @@ fn what_is_revoked_is_asked_anew() {
     assert_eq!(known(), [2, 3, 4]);
     assert_eq!(decisions.revoke(Whose::Tenant("a"), true), (1, 0));
     assert_eq!(known(), [2, 4]);
-    assert_eq!(decisions.revoke(Whose::Everybody, true), (2, 0));
+    assert_eq!(decisions.revoke(Whose::All, true), (2, 0));
     assert!(known().is_empty());
     assert_eq!(decisions.stats().counted.revoked, 4);
 }
@@ -244,7 +240,7 @@ fn what_happens_to_a_key_is_counted_under_its_route() {
     decisions.remember(second, deny(), LIFETIME).unwrap();
     look(&decisions, second).unwrap();
     drop(permit);
-    decisions.revoke(Whose::Everybody, true);
+    decisions.revoke(Whose::All, true);
     assert_eq!(of("live").counted, Counted { revoked: 1, ..counted });
     assert_eq!(of("vod").counted, Counted { denied: 1, revoked: 1, ..evicted });
     let all = decisions.stats();
@@ -254,7 +250,7 @@ fn what_happens_to_a_key_is_counted_under_its_route() {
 
 #[test]
 fn an_answer_to_what_was_asked_before_a_revocation_counts_for_nobody() {
-    for whose in [Whose::Key(key(1)), Whose::Tenant("anybody"), Whose::Everybody] {
+    for whose in [Whose::Key(key(1)), Whose::Tenant("any"), Whose::All] {
         let (decisions, _) = listened(CONFIG);
         let mut waiting = wait(&decisions, key(1));
         let before = Decisions::take(&decisions).unwrap();

@@ -1,4 +1,4 @@
-//! Which requests have one key: those that have the same for each part, and no others.
+//! Requests have the same key if they have the same values for each part, and else not.
 
 use proptest::prelude::*;
 

@@ -37,7 +37,7 @@ const CONFIG: AccessConfig = AccessConfig {
     tenant_limits: OPEN,
 };
 
-/// Decisions that somebody listens to.
+/// Decisions with a listener.
 fn listened(config: AccessConfig) -> (Arc<Decisions>, std::sync::Arc<Bell>) {
     let decisions = Arc::new(Decisions::new(&config));
     let bell = std::sync::Arc::new(Bell::default());

@@ -38,7 +38,7 @@ fn what_can_verify_is_taken_and_the_rest_is_passed_over() {
         format!(r#"{{"kty":"EC","crv":"P-256","x":"{X}A","y":"{Y}"}}"#),
         format!(r#"{{"kty":"EC","crv":"P-256","x":"AA","y":"{Y}"}}"#),
         format!(r#"{{"kty":"EC","crv":"P-256","x":"{X}=","y":"{Y}"}}"#),
-        // What anybody can fetch is no secret.
+        // A key that any client can fetch is no secret.
         format!(r#"{{"kty":"oct","alg":"HS256","k":"{X}"}}"#),
         // Below 2048 bits.
         format!(r#"{{"kty":"RSA","n":"{X}","e":"AQAB"}}"#),

@@ -107,7 +107,7 @@ fn issuers_and_audiences_are_those_that_are_asked_for() {
     for wrong in [r#"{"aud":"y"}"#, r#"{"aud":["y"]}"#, r#"{"aud":[]}"#, r#"{"aud":{"x":"x"}}"#, "{}"] {
         assert_eq!(both(&[], &["x"], wrong), Err(Code::TokenWrongAudience), "{wrong}");
     }
-    // RFC 7519, section 4.1.3: whoever is not named refuses it.
+    // RFC 7519, section 4.1.3: a recipient that is not named refuses it.
     assert_eq!(both(&[], &[], r#"{"aud":"x"}"#), Err(Code::TokenWrongAudience));
 }
 
@@ -214,7 +214,7 @@ fn a_key_that_a_token_names_is_the_only_one_that_it_is_tried_with() {
     assert_eq!(verify(vec![key(None, SECRET)], named), Ok(()));
     let unnamed = r#"{"alg":"HS256"}"#;
     assert_eq!(verify(vec![key(Some("b"), &other), key(Some("a"), SECRET)], unnamed), Ok(()));
-    // Not with more of them than anybody should have to pay for.
+    // A token cannot make us try many keys.
     let several = (0..4).map(|_| key(None, &other)).chain([key(None, SECRET)]).collect();
     assert_eq!(verify(several, unnamed), Err(Code::TokenWrongSignature));
 }

@@ -165,7 +165,7 @@ fn nothing_that_is_not_the_whole_token_is_accepted() {
 }
 
 proptest! {
-    /// Nothing that nobody has signed is accepted, however like a token it is.
+    /// A text without a valid signature is refused, however like a token it is.
     #[test]
     fn what_nobody_has_signed_is_refused(fields in "(exp=1764000100|acl=[*/a-z]{0,4}|~|ip=|=|%[0-9a-f]{2}){0,6}", digits in "[0-9a-f]{64}") {
         let target = format!("/vod/7?token={fields}~hmac={digits}");

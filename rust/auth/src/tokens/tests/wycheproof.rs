@@ -33,12 +33,12 @@ const DIFFERENT: [(&str, u64, &str); 9] = [
     ("signature", 372, "has a ? within its Base64url, which some decoders pass over"),
     ("signature", 373, "the same"),
     ("key", 4, "two keys of one id, both of which are tried"),
-    ("key", 7, "the modulus is one of Infineon's chips (ROCA), which nobody here looks for"),
+    ("key", 7, "the modulus is one of Infineon's chips (ROCA), which is not checked for here"),
     ("crypto", 46, "the same"),
 ];
 
-/// The keys of a group. A set is as it was configured if it has secrets alone, and as it was fetched else. None where there is
-/// none for an algorithm here.
+/// The keys of a group: a set of secrets as if it were configured, another set as if it were fetched. `None` if no algorithm
+/// is supported.
 fn keys(group: &Value) -> Option<Keys> {
     let key = group.get("public").or(group.get("private")).expect("a group has a key");
     let configured = |key: &Value| read_key(key.to_string().as_bytes(), &ALL).ok();
