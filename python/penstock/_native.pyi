@@ -11,13 +11,15 @@ from typing_extensions import Buffer, disjoint_base
 
 from . import config, tokens
 from .cache import CacheStats, StoredResponse
+from .engine import OriginRequest
 from .exceptions import ErrorCode, PenstockError
 from .hub import HubStats, TopicStats
 from .log import Entry, LogStats
 from .origins import OriginsStats
 from .stats import DecisionStats, DiskStats, EngineStats, InspectionStats, TenantStats, Timings
 from .web.handover import Rest
-from .web.relay_spec import Handles, HeaderEdits, RelaySpec
+from .web.relay_spec import Handles, RelaySpec
+from .web.topics import TopicsRoute
 
 __all__ = [
     "BUILD_PROFILE",
@@ -108,10 +110,10 @@ def error_table() -> list[ErrorCode]:
     """Every error code, ascending."""
 
 def hide(name: str) -> None:
-    """Have logs show no values of the parameter `name` from now on, in this process."""
+    """Hide the values of the parameter `name` in the logs of this process from now on."""
 
 def shown(target: str) -> str:
-    """The target of a request as logs may show it, without the values of tokens."""
+    """The target of a request for logs, without the values of tokens."""
 
 @final
 class Awaitable(Generic[_T_co]):
@@ -185,12 +187,12 @@ class Framing:
 
 @final
 class Endpoint:
-    """An origin: what connections are kept by."""
+    """An origin: connections are pooled by it."""
 
     def __new__(cls, scheme: str, host: str, port: int, unix: str | os.PathLike[str] | None) -> Self: ...
     @property
     def authority(self) -> str:
-        """What `Host` says unless the request has its own."""
+        """The value of `Host`, unless the request has its own."""
 
 @final
 class Timeouts:
@@ -201,7 +203,7 @@ class Timeouts:
         settings: config.Timeouts,
         lets_events_pause: bool,
     ) -> Self:
-        """`lets_events_pause`: the consumer has a limit of its own on the pauses of event streams."""
+        """`lets_events_pause`: the consumer limits the pauses of event streams itself."""
 
 @final
 class Fields:
@@ -210,17 +212,17 @@ class Fields:
     def __new__(cls, pairs: Sequence[tuple[bytes, bytes]]) -> Self: ...
 
 def offers_websocket(method: str, version: tuple[int, int], fields: Sequence[tuple[bytes, bytes]]) -> bool:
-    """Whether a request asks for WebSocket by all that this takes."""
+    """Whether a request is a valid WebSocket handshake."""
 
 def is_target(target: str) -> bool:
-    """Whether a target in origin-form has what a target may have, and nothing else."""
+    """Whether a target is valid in origin-form."""
 
 def has_dot_segments(target: str) -> bool:
-    """Whether an origin could take the path of a target for another one."""
+    """Whether an origin could resolve the path of a target to another one."""
 
 @final
 class Forwarding:
-    """What each side is told of the other."""
+    """Which fields each side gets of the other's, and which are added."""
 
     def __new__(
         cls,
@@ -230,23 +232,20 @@ class Forwarding:
     ) -> Self:
         """`fill`: the response may be stored for other clients.
 
-        `redirects`: the origin, how its paths begin there, and how they do for clients.
+        `redirects`: the origin, the prefix of its paths, and the prefix for clients.
         """
 
     def request_fields(
         self,
-        method: str,
-        received: Sequence[tuple[bytes, bytes]],
-        remote: str | None,
-        scheme: str,
-        host: str,
-        version: tuple[int, int],
+        request: Any,
+        received: Sequence[tuple[bytes, bytes]] | None,
         replaced: Sequence[tuple[str, str | None]] | None,
         added: Sequence[tuple[str, str]] | None,
     ) -> Fields:
-        """The fields that go to the origin.
+        """The fields of an aiohttp request that go to the origin.
 
-        `replaced` stand in place of others of their names; None sends none. `added` stand behind others.
+        `received` are in place of all fields of the request. `replaced` are in place of those of their names; None
+        removes them. `added` come after those.
         """
 
 @final
@@ -257,7 +256,7 @@ class Relay:
 
 @final
 class Route:
-    """A request that the engine answers alone."""
+    """A native route, and the callback for the ends of its requests."""
 
     def __new__(
         cls,
@@ -270,31 +269,31 @@ class Route:
 
 @final
 class Decisions:
-    """What is remembered of who may, and who is asked."""
+    """The decisions about requests, and the hook that is asked."""
 
     def __new__(cls, settings: config.Access) -> Self: ...
     def add_to(self, engine: Engine) -> None:
         """Add the counts to the metrics of `engine`."""
 
     def listen(self, engine: Engine, pose: Callable[[Question], object]) -> None:
-        """Have `pose` called with each question, on the running loop."""
+        """Call `pose` with each question, on the running loop."""
     def revoke(self, tenant: str | None, cut: bool) -> tuple[int, int]:
-        """Forget what was decided about a tenant, or everybody. How many decisions, and responses that were cut."""
+        """Revoke the decisions about a tenant, or all. Returns their number, and that of the responses that were cut."""
     def tenants(self) -> dict[str, TenantStats]:
-        """What each tenant that is known has had, by name."""
+        """The counts of each tenant, by name."""
     def renew(self, tenant: str) -> bool: ...
     def stats(self) -> DecisionStats: ...
 
 @final
 class Verifier:
-    """What decides by what a request brings along."""
+    """Decides by a token of the request."""
 
     def forwarded(self, headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-        """Return what the origin is sent of a client's fields: no token."""
+        """The fields of a client without the token, for the origin."""
 
 @final
 class Gate:
-    """What stands before a route."""
+    """The gate of a route."""
 
     def __new__(
         cls,
@@ -306,7 +305,7 @@ class Gate:
         lifetime: float,
     ) -> Self: ...
     def revoke(self, values: Sequence[bytes | None], cut: bool) -> tuple[int, int]:
-        """Forget what was decided about requests with these values for the parts of the key."""
+        """Revoke the decision about requests with these values for the parts of the key."""
     def enter(
         self,
         engine: Engine,
@@ -317,33 +316,33 @@ class Gate:
         remote: str | None,
         headers: Sequence[tuple[bytes, bytes]],
     ) -> Permit | Refused | Waiting | None:
-        """Begin to let a request in. None: what was found was revoked in between, and it is to be entered anew."""
+        """Ask for a request. None: the decision was revoked meanwhile, and the caller asks again."""
 
 @final
 class Waiting:
-    """One who waits for the answer to a question."""
+    """A request that waits for the answer to a question."""
 
     def wait(self) -> tuple[asyncio.Future[None], float]:
-        """Return a future that is done when there is an answer, and seconds after which there is none."""
+        """A future that is done when there is an answer, and the seconds until it is too late."""
     def result(self) -> Permit | Refused | None:
-        """Return what became of it. Who has waited for too long is refused."""
+        """The result, as of `Gate.enter`. A request that has waited for too long is refused."""
 
 @final
 class Permit:
-    """A request that was let in, until it leaves."""
+    """A request that was let in, until `leave` is called."""
 
     @property
     def target(self) -> str | None:
-        """Path and query without a token; None: as they came."""
+        """Path and query without a token; None: as the client sent them."""
     @property
     def tenant(self) -> str | None: ...
     @property
     def left(self) -> float:
-        """Seconds for which it was decided, from now on."""
+        """Seconds until the decision expires."""
     def cut(self) -> asyncio.Future[None]:
-        """Return a future that is done when the response is to end."""
+        """A future that is done when the response is to be cut."""
     def sent(self, count: int) -> float:
-        """Count bytes on the account of its tenant. For how many seconds nothing more is to be sent."""
+        """Count bytes for the tenant. Returns the seconds to wait before more is sent."""
     def leave(self) -> None: ...
 
 @final
@@ -361,7 +360,7 @@ class Refused:
 
 @final
 class AskedRequest:
-    """A request that a question is about."""
+    """The request of a question."""
 
     @property
     def route(self) -> str:
@@ -370,10 +369,10 @@ class AskedRequest:
     def method(self) -> str: ...
     @property
     def target(self) -> str:
-        """Path and query as they came."""
+        """Path and query, as the client sent them."""
     @property
     def authority(self) -> str:
-        """The host that is asked for, and its port if one is."""
+        """The requested host, and its port."""
     @property
     def remote(self) -> str | None:
         """The client's address; None on a Unix socket."""
@@ -385,82 +384,82 @@ class AskedRequest:
 
 @final
 class Question:
-    """A question. One that is dropped has failed."""
+    """A question. If it is dropped, it has failed."""
 
     def request(self) -> AskedRequest | None:
-        """What it is about; None once it has been answered."""
+        """The request; None after the answer."""
     def allow(self, lifetime: float, tenant: str | None, limits: config.TenantLimits | None) -> None: ...
     def deny(self, lifetime: float, status: int, detail: str | None, challenge: str | None) -> None: ...
     def fail(self, late: bool) -> None: ...
 
 @final
 class Drain:
-    """How bodies are read on whose clients have left, and how many at a time."""
+    """How bodies are read on after their clients have disconnected, and how many at a time."""
 
     def __new__(cls, settings: config.Drain) -> Self: ...
 
 @final
 class EventPolicy:
-    """What is done with event streams besides relaying them."""
+    """How event streams are relayed."""
 
     def __new__(cls, settings: config.EventRelay, drain: Drain | None) -> Self: ...
     def fields(self) -> list[tuple[str, str]]:
-        """The fields that the head has where the origin says nothing else."""
+        """Default fields of the head."""
 
 @final
 class Limiter:
-    """The limits of a route that the event loop's own transports serve."""
+    """The limits of a route, for transports of the event loop's own."""
 
     def __new__(cls, name: str, limits: config.RouteLimits) -> Self: ...
     def enter(self) -> Entered:
-        """Count a request, until it leaves. Raises where the route serves too much."""
+        """Count a request, until it leaves. Raises if the route serves too many."""
 
 @final
 class Entered:
-    """A request that a limiter has let in."""
+    """A request that a limiter has admitted."""
 
     def leave(self) -> None: ...
 
 @final
 class Cache:
-    """What an engine keeps of what it fetches."""
+    """The stored responses of an engine."""
 
     def __new__(
         cls, engine: Engine, memory: int, variants: int, disk: tuple[Path, int, float] | None
     ) -> Self:
-        """`memory` is in bytes, of the engine's pool; `variants`: the most of one URL.
+        """`memory`: bytes of the engine's pool. `variants`: of one URL, at most.
 
-        `disk`: a directory, the bytes of its files, seconds to wait.
+        `disk`: a directory, the bytes of its files, and the seconds to wait for an operation.
         """
 
     def close(self, within: float) -> bool:
-        """Write what is in memory alone, for so many seconds at most, and let go of the directory unless it hangs."""
+        """Write responses of memory alone, for `within` seconds, and unlock the directory. False: the disk hangs."""
 
     def disk_stats(self) -> DiskStats | None:
-        """What the disk has done, if there is one."""
+        """The counts of the disk, if there is one."""
 
     def stats(self) -> CacheStats:
-        """How full it is, and how requests went."""
+        """The sizes, and the results of requests."""
 
     def purge(self, what: str, value: str, soft: bool) -> int:
-        """Purge by "url", "prefix", "tag" or "all", and give the number of responses."""
+        """Purge by "url", "prefix", "tag" or "all". Returns the number of responses."""
 
     def list(self, prefix: str | None, after: str | None, limit: int) -> tuple[StoredResponse, ...]:
-        """What is stored under the first `limit` URLs that begin with `prefix` and come after `after`."""
+        """The stored responses of the first `limit` URLs that begin with `prefix` and come after `after`."""
 
 @final
 class Caching:
     """How a route, a gateway or a request uses a cache."""
 
     def __new__(cls, cache: Cache, settings: config.Caching, name: str) -> Self:
-        """From now on a purge by URL finds what is stored there. Requests are counted under `name`."""
+        """Its requests are counted under `name`. From now on a purge by URL finds its responses."""
 
 @final
 class Hub:
     """Topics, their history and their subscribers. Any thread may use it."""
 
     def __new__(cls, engine: Engine, settings: config.History, external: bool) -> Self:
-        """`external`: what has been published is kept elsewhere, and comes from there by `load` and `take`."""
+        """`external`: an external log keeps the events, which come from there by `load` and `take`."""
 
     def publish(
         self,
@@ -471,24 +470,24 @@ class Hub:
         key: str | None,
         retry: int | None,
     ) -> str:
-        """Publish, and give the event's place in the order of the hub's. `named`: its id; `retry`: milliseconds."""
+        """Publish an event, and return its position. `named`: its id; `retry`: milliseconds."""
 
     def load(self, topic: str, floor: str, entries: Sequence[Entry]) -> tuple[int, str | None] | None:
-        """Open a topic that is waiting for it with what an external log has after `floor`.
+        """Open a topic that waits to be loaded, with the entries of an external log after `floor`.
 
-        Gives how many of the entries it refuses, and why the first. None: it is not waiting.
+        Returns how many of the entries it refuses, and why the first. None: the topic does not wait.
         """
 
     def take(
         self, topic: str, entries: Sequence[Entry]
     ) -> tuple[int, str | None, tuple[int, str | None]] | None:
-        """Append what an external log has next: how many were taken, why not more, and the refused, as for `load`.
+        """Append the next entries of an external log. Returns how many were taken, why not more, and the refused ones.
 
-        None: the topic is not there, or waits to be loaded.
+        None: there is no such topic, or it waits to be loaded.
         """
 
     def interrupt(self, topic: str, floor: str) -> bool:
-        """Tell subscribers that events between what they have and `floor` may be missing. False as for `load`."""
+        """Tell subscribers that events before `floor` may be missing. False: no such topic, or it waits to be loaded."""
 
     def deliver(
         self,
@@ -498,7 +497,7 @@ class Hub:
         key: str | None,
         retry: int | None,
     ) -> bool:
-        """Send an event that an external log does not have. False: there is no such topic."""
+        """Send an event that is not in the external log. False: there is no such topic."""
 
     def check(
         self,
@@ -509,28 +508,28 @@ class Hub:
         key: str | None,
         retry: int | None,
     ) -> None:
-        """Whether an event could be published: raises as `publish`, and publishes nothing."""
+        """Raise as `publish`, and publish nothing."""
 
     def checked(self, topic: str) -> None:
-        """What an external log had when the topic was wanted again has been appended."""
+        """The entries that the external log had when the topic was wanted again have been appended."""
 
     def wanted(self) -> tuple[list[str], asyncio.Future[None]]:
-        """Topics of which an external log is to be asked, and a future that is done when there are more.
+        """Topics to load from the external log, and a future that is done when there are more.
 
-        Only one may be waited for.
+        A second future replaces the first.
         """
 
     def finish(self, topic: str) -> bool:
-        """No more is to come. False: that had been said."""
+        """Finish a topic. False: it is finished already."""
 
     def stats(self) -> HubStats:
-        """How full it is, and what it has counted; without `log`."""
+        """The statistics, without `log`."""
 
     def set_log(self, stats: LogStats) -> None:
-        """Note how it fares with its log."""
+        """Set the statistics of its log."""
 
     def topic_stats(self, topic: str) -> TopicStats | None:
-        """The same of one topic, if there is one of that name."""
+        """The statistics of a topic, if there is one of that name."""
 
     def subscribe(
         self,
@@ -539,7 +538,7 @@ class Hub:
         terms: config.Subscriptions,
         framing: Framing,
     ) -> Source:
-        """Subscribe as if an origin were asked: a head, then events."""
+        """Subscribe. The source is like the response of an origin: a head, then events."""
 
     def admit(
         self,
@@ -549,7 +548,7 @@ class Hub:
         guest: tuple[str | None, str | None],
         lease: Lease | None,
     ) -> Admission:
-        """Ask whether a client may subscribe, until `lease` has run out. `guest`: tenant and address."""
+        """Ask whether a client may subscribe. `guest`: its tenant and address. `lease`: how long it is served."""
 
     def admit_afar(
         self,
@@ -561,9 +560,9 @@ class Hub:
         lines: Lines,
         near: Transport | None,
     ) -> Admission:
-        """As `admit`, in a worker process: the parent is asked, by what describes hub and terms to it.
+        """As `admit`, in a worker process: ask the parent. `plan` describes hub and terms.
 
-        That is for the request of `near`, or for none.
+        The parent then serves the client of `near`, if given.
         """
 
     def subscribe_afar(
@@ -572,10 +571,10 @@ class Hub:
         """As `subscribe`, in a worker process."""
 
     def plan(self, terms: config.Subscriptions) -> Plan:
-        """What worker processes subscribe by."""
+        """The plan by which worker processes subscribe."""
 
     def read(self, admission: Admission, framing: Framing, near: Transport | None) -> Source:
-        """The events of one who has been let in."""
+        """The events of an admitted subscriber. The engine thread of the client of `near` reads them, if given."""
 
     def feed(self, topic: str, stream: FrameStream, framing: Framing, error_event: str) -> None:
         """Publish the events of `stream` to `topic`, and finish it when that ends."""
@@ -589,74 +588,64 @@ class Hub:
         lines: Lines,
         near: Transport | None,
     ) -> Source:
-        """As `feed`, in a worker process: the parent does it, which calls the hub `number`.
+        """As `feed`, in a worker process: the parent publishes the stream to its hub `number`.
 
-        What it has fetched itself for the request of `near` does not come here.
-        The source has no bytes: it ends when the topic is the stream's, or fails.
+        A body that the parent fetches, for the request of `near`, does not pass here.
+        The source has no bytes: it ends when the topic has this feed, or fails.
         """
 
     def take_over(self, stream: FrameStream, framing: Framing) -> Source:
-        """What is left of `stream`, cut by `framing`, on the running loop. It is not its owner's any more."""
+        """The rest of `stream`, cut by `framing`, on the running loop. It takes the rest from the present owner."""
 
     def topics(self) -> list[str]:
         """The names of all topics."""
 
     def close(self) -> None:
-        """End all responses to subscribers behind a whole event, and take nothing any more. Idempotent."""
+        """End all responses to subscribers after a whole event, and refuse further calls. Idempotent."""
 
 @final
 class Admission:
     """A request to subscribe."""
 
     def step(self) -> asyncio.Future[None] | None:
-        """Go on. None: it is decided; else a future of when to ask again. Raises what refuses it."""
+        """Drive the decision. None: it is decided; else a future, after which to call again. Raises a refusal."""
 
     def head(self) -> tuple[int, list[tuple[str, str]]] | None:
-        """Status and fields of the response; None before it is decided, and once somebody serves it."""
+        """Status and fields of the response; None before the decision, and after the subscriber was taken."""
 
     def close(self) -> None:
-        """Give it up. Idempotent."""
+        """Cancel it. Idempotent."""
 
 @final
 class Lease:
-    """How long a subscription may go on."""
+    """The time limit of a subscription."""
 
     def __new__(cls, seconds: float) -> Self:
-        """For so many seconds from now on."""
+        """It expires `seconds` from now."""
 
     def renew(self, seconds: float | None) -> None:
-        """For so many seconds from now on, in place of what was said before. 0 ends it behind a whole event."""
+        """Expire `seconds` from now instead; None: never. 0 ends the subscription after a whole event."""
 
 @final
 class Topics:
-    """Requests for topics that the engine answers alone."""
+    """A native route to topics."""
 
-    def __new__(
-        cls,
-        name: str,
-        host: str | None,
-        prefix: str,
-        hub: Hub,
-        terms: config.Subscriptions,
-        limits: config.RouteLimits,
-        response: HeaderEdits,
-        gate: Gate | None,
-    ) -> Self: ...
+    def __new__(cls, hub: Hub, route: TopicsRoute, prefix: str, gate: Gate | None) -> Self: ...
 
 @final
 class AccessLog:
-    """The lines of an access log, until Python takes them."""
+    """Lines of an access log that wait for Python."""
 
     def __new__(cls) -> Self: ...
     def take(self) -> tuple[list[str], int] | None:
-        """Wait for lines and take them, with how many were dropped behind them; None at the end of a closed log."""
+        """Wait for lines. Returns them, and the number dropped after them; None at the end of a closed log."""
 
     def close(self) -> None:
         """No more lines come."""
 
 @final
 class Site:
-    """One way in: listeners and their connections."""
+    """The listeners of a server, and their connections."""
 
     def __new__(
         cls,
@@ -667,42 +656,42 @@ class Site:
         lane: Lane | None,
         own_log: bool = False,
     ) -> Self:
-        """What no route matches goes to `lane`.
+        """Requests without a route go to `lane`.
 
-        `access_log` is the path of a file, or "-" for standard error, or others take its lines. With `own_log` the
-        application logs what it answers by itself.
+        `access_log`: the path of a file, "-" for standard error, or an `AccessLog`. With `own_log` the
+        application logs its own answers.
         """
 
     def listen_tcp(self, address: str, port: int) -> tuple[str, int]:
-        """Listen to an address, and return it with the port that it got."""
+        """Listen to an address, and return it with the bound port."""
 
     def listen_unix(self, path: str) -> None:
         """Listen to a Unix socket."""
 
     def listen_fd(self, descriptor: int) -> None:
-        """Accept on a socket that is bound, or listens already. The descriptor stays the caller's."""
+        """Listen on a duplicate of a bound or listening socket."""
 
     def set_routes(self, natives: Sequence[Route | Topics]) -> None:
         """Replace all routes. Requests that are being answered go on by the old ones."""
 
     def drain(self) -> None:
-        """Take no new connection; those that are open end with the response that is under way."""
+        """Take no new connection. Open connections end after the response in progress."""
 
     def close(self) -> None:
-        """Cut off every connection."""
+        """Close every connection."""
 
     def idle(self) -> asyncio.Future[None]: ...
     def active(self) -> int:
         """Requests that are being answered."""
 
     def waited_for(self) -> list[tuple[str, str, int]]:
-        """Lane, route and number of requests that are being answered, on all sites of the engine."""
+        """Lane, route and number of the requests that are being answered, on all sites of the engine."""
 
     def counts(self) -> SiteCounts: ...
 
 @final
 class SiteCounts:
-    """What a site has counted."""
+    """The counts of a site."""
 
     @property
     def connections(self) -> int:
@@ -725,38 +714,38 @@ class Status:
         cls, engine: Engine, settings: config.Status, edge: config.Edge, pool: config.Pool
     ) -> Self: ...
     def listen_tcp(self, address: str, port: int) -> tuple[str, int]:
-        """Listen to an address, and return it with the port that it got."""
+        """Listen to an address, and return it with the bound port."""
 
     def listen_unix(self, path: str) -> None:
         """Listen to a Unix socket."""
 
     def close(self) -> None:
-        """End all of it, and wait for the thread."""
+        """Close the listeners, and wait for the thread."""
 
 @final
 class Inspection:
-    """What responses are looked at for."""
+    """The rules of an inspection."""
 
     def __new__(cls, settings: config.Inspection) -> Self: ...
     def amends(self, content_type: str | None, content_encoding: str | None) -> bool:
         """Whether a request with these fields may be amended."""
 
     def amend(self, body: bytes) -> bytes | None:
-        """A request's body with what is added to it; None if it stays as it is."""
+        """The amended body of a request; None if there is nothing to amend."""
 
 @final
 class Counts:
-    """What the responses of a route come to."""
+    """The counts of the inspected responses of a route."""
 
     def __new__(cls, name: str) -> Self:
-        """Of the route of that name."""
+        """For the route of that name."""
 
     def add_to(self, engine: Engine) -> None:
         """Add the counts to the metrics of `engine`."""
 
     def stats(self) -> InspectionStats: ...
     def add(self, stats: InspectionStats) -> None:
-        """Add what another process has counted.
+        """Add the counts of another process.
 
         Raises:
             ConfigurationError: its histograms have other buckets.
@@ -764,7 +753,7 @@ class Counts:
 
 @final
 class Report:
-    """What was seen of one response; see `penstock.web.Inspected`."""
+    """The inspection of one response; see `penstock.web.Inspected`."""
 
     @property
     def content(self) -> Literal["events", "json", "other"]: ...
@@ -788,19 +777,19 @@ class Report:
 
 @final
 class RequestEnd:
-    """What became of a request on a native route."""
+    """The end of a request on a native route."""
 
     @property
     def method(self) -> str: ...
     @property
     def target(self) -> str:
-        """Path and query as they came."""
+        """Path and query, as the client sent them."""
     @property
     def client(self) -> str | None:
         """The client's address; None on a Unix socket."""
     @property
     def status(self) -> int | None:
-        """What the client was sent; None if it was sent no response."""
+        """The status that the client was sent; None without a response."""
     @property
     def bytes(self) -> int:
         """Bytes of the body that the client was sent."""
@@ -809,17 +798,16 @@ class RequestEnd:
         """None if no origin was asked."""
     @property
     def error(self) -> PenstockError | None:
-        """Why it ended before its end."""
+        """Why the response is incomplete."""
     @property
     def report(self) -> Report | None:
-        """What was seen of the response, if it was inspected."""
+        """The inspection, if the response was inspected."""
     @property
-    def tenant(self) -> str | None:
-        """On whose account it was, if that was decided."""
+    def tenant(self) -> str | None: ...
 
 @final
 class Inspector:
-    """What is known of one response."""
+    """The inspection of one response."""
 
     def __new__(
         cls,
@@ -830,17 +818,17 @@ class Inspector:
         near: Transport | None,
     ) -> Self: ...
     def begin(self, stream: FrameStream) -> bool:
-        """Take the head of `stream`, and say whether it has to be cut into events."""
+        """Take the head of `stream`. Returns whether the body must be cut into events."""
 
     def over(self) -> asyncio.Future[None]:
         """Done when the response is over."""
 
     def report(self) -> Report:
-        """End it, and say what was seen."""
+        """End the inspection, and return its report."""
 
 @final
 class Expected:
-    """What is known of one response in a worker process, whose parent has it fetched and inspected."""
+    """The inspection of one response in a worker process, whose parent fetches and inspects it."""
 
     def __new__(cls, engine: Engine, amended: bool) -> Self: ...
     def is_over(self) -> bool: ...
@@ -848,12 +836,12 @@ class Expected:
         """Done when the response is over."""
 
     def report(self) -> Report | None:
-        """Say what was seen, once it is over; None before, and where nobody could say."""
+        """The report; None before the end, or if the parent has sent none."""
 
 _Places: TypeAlias = tuple[str, Sequence[str], bool]
 
 def signed_url(secrets: list[tuple[str | None, bytes]], at: _Places) -> Verifier:
-    """What verifies signed URLs: ids and secrets; the token's name, its places, and whether the origin gets it too."""
+    """A verifier of signed URLs. `at`: the token's name, its places, and whether the origin gets it."""
 
 class _Key(Protocol):
     @property
@@ -867,7 +855,7 @@ class _Key(Protocol):
 
 @final
 class Jwt:
-    """What verifies JSON Web Tokens."""
+    """Verifies JSON Web Tokens."""
 
     def __new__(
         cls,
@@ -879,48 +867,46 @@ class Jwt:
         """`keys`: a `kind` is `"secret"`, `"pem"` or `"jwk"`. The algorithm of a JSON Web Key may be its own."""
 
     def verifier(self) -> Verifier:
-        """What stands before a route."""
+        """The verifier for a gate."""
 
     def fetched_by(self, engine: Engine, fetch: Callable[[], None], pause: int) -> None:
-        """Have `fetch` called on the running loop when keys are wanted, no more than once in `pause` seconds."""
+        """Call `fetch` on the running loop when keys are to be fetched, at most once in `pause` seconds."""
 
     def set_keys(
         self, text: bytes, names: Sequence[str], most: int, refresh: int, expires: int
     ) -> tuple[int, int]:
-        """Take a set of keys: how many can be used, and how many cannot. Times are seconds since 1970."""
+        """Replace the keys by a set. Returns how many can be used, and how many cannot. Times are Unix seconds."""
 
     def verify(self, token: bytes, path: str, now: int | None) -> tuple[str | None, int | None, list[str]]:
-        """Tenant, until when, for which paths; at a time in seconds since 1970, or now."""
+        """The tenant, the time of expiry and the paths of a token, at a time in Unix seconds, or now."""
 
 @final
 class Lane:
-    """The application's side of a site: gives each request to a protocol. Of the running loop."""
+    """The application's side of a site, on the running loop. It gives each request to a protocol."""
 
     def __new__(
         cls,
         engine: Engine,
+        edge: config.Edge,
         factory: Callable[[], Any],
         socket: Callable[[Transport], Any],
         fault: Callable[[str | None, PenstockError, bool], object],
-        waiting: int,
-        limit: float | None,
-        untold: int,
         path: str | None,
     ) -> Self:
         """`factory` makes a protocol, `socket` what `get_extra_info("socket")` returns.
 
-        `fault` is told of a response that was cut off, or of what befell the site: the request or None, what was wrong,
-        and whether the response is a relay's that the application has handed over.
+        `fault` is called with errors of responses and of the site: the request or None, the error, and whether a
+        relay that the application has handed over has failed.
         """
 
     def drain(self) -> None:
-        """Take no more requests; those that wait go to the application now."""
+        """Take no more requests. The application gets the waiting ones now."""
 
     def close(self) -> None:
-        """Let go of everything. Idempotent."""
+        """Report the ends of requests, abort waiting requests, and close idle protocols. Idempotent."""
 
     def counts(self) -> tuple[int, int, int]:
-        """Requests that wait, protocols that are idle, streams that the engine sends for handlers that are done."""
+        """Waiting requests, idle protocols, and responses that the engine sends after their handlers have returned."""
 
 @final
 class Transport:
@@ -948,14 +934,16 @@ class Transport:
         self,
         request: Any,
         forwarding: Forwarding,
+        received: Sequence[tuple[bytes, bytes]] | None,
         replaced: Sequence[tuple[str, str | None]] | None,
+        added: Sequence[tuple[str, str]] | None,
     ) -> Fields:
-        """Make the fields of an aiohttp request that go to the origin; see `Forwarding.request_fields`."""
+        """As `Forwarding.request_fields`, for a request that this transport has received."""
 
     def hand_over(self, relay: Relay, target: str, engine: Engine) -> bool:
-        """Have the engine answer by `relay` as on a native route; `target` is what the origin is asked for.
+        """Have the engine answer by `relay` as on a native route. `target`: that at the origin.
 
-        False: it cannot, and nothing has been done. The request has a body, `engine` is not that of the client, or this
+        False, without an effect: the request has a body, `engine` is not that of the client, or this
         is a worker process.
         """
 
@@ -970,7 +958,7 @@ class Transport:
     ) -> int:
         """Have the engine send the whole response: a head made of that of `stream`, and the body.
 
-        Returns how many bytes the head has.
+        Returns the bytes of the head.
         """
 
     def attach_rest(self, stream: FrameStream, rest: Rest) -> None:
@@ -1042,7 +1030,7 @@ def response_fields(stream: FrameStream, forwarding: Forwarding) -> list[tuple[s
     """The fields that a gateway sends to its client; empty before the head."""
 
 def timings_of(stream: FrameStream) -> Timings | None:
-    """The timings of the stages so far; None before the head."""
+    """The timings so far; None before the head."""
 
 def next_batch(stream: FrameStream, most: int) -> Awaitable[list[Frame]]:
     """Wait for frames: at least one, at most `most`. The awaitable can be awaited again for the next ones."""
@@ -1064,7 +1052,7 @@ class Upload:
 
 @final
 class Upstream:
-    """Several origins that stand in for one another; see `penstock.Origins`."""
+    """Several origins for the same requests; see `penstock.Origins`."""
 
     def __new__(
         cls,
@@ -1078,14 +1066,14 @@ class Upstream:
     ) -> Self: ...
     @property
     def endpoint(self) -> Endpoint:
-        """What requests are sent to in place of an origin."""
+        """The endpoint that stands for the origins."""
     def set(self, members: Sequence[tuple[Endpoint, config.Origin]]) -> None: ...
     def stats(self, urls: Sequence[str]) -> OriginsStats:
-        """What is known of the origins. `urls` are theirs, in their order."""
+        """The statistics of the origins. `urls` are theirs, in the same order."""
 
 @final
 class OriginNotice:
-    """What there is to say of an origin."""
+    """An event of an origin, for the log."""
 
     @property
     def origin(self) -> str:
@@ -1095,16 +1083,16 @@ class OriginNotice:
         """The address that was connected to, if one was."""
     @property
     def event(self) -> str:
-        """What has happened, such as the name of an error code."""
+        """The name of the event, such as that of an error code."""
     @property
     def reason(self) -> str:
-        """Why, in a sentence."""
+        """The reason, in a sentence."""
     @property
     def is_good(self) -> bool:
         """Whether the origin can be used again."""
     @property
     def left_out(self) -> int:
-        """How many more of the kind there were since the notice before."""
+        """Notices of the same kind that were left out since the last one."""
 
 @final
 class Engine:
@@ -1130,11 +1118,11 @@ class Engine:
     ) -> Source: ...
     def notices(self) -> list[str]: ...
     def tell_of_origins(self, tell: Callable[[OriginNotice], object]) -> None:
-        """Have `tell` called with each notice, on the loops that the engine is used on."""
+        """Call `tell` with each notice, on the loop that used the engine last."""
     def address_range(self) -> tuple[int, int]: ...
     def stats(self) -> EngineStats: ...
     def add_upstream(self, upstream: Upstream) -> None:
-        """Have what it comes to among the metrics."""
+        """Add its counts to the metrics."""
 
     def metrics(self, open: bool) -> str:  # noqa: A002
         """All metrics, in Prometheus' text format, or as OpenMetrics."""
@@ -1143,40 +1131,11 @@ class Engine:
     def join(self) -> None: ...
     def close(self) -> None: ...
 
-def fetch(
-    engine: Engine,
-    endpoint: Endpoint,
-    method: str,
-    target: str,
-    headers: Fields,
-    body: bytes | None,
-    timeouts: Timeouts,
-    framing: Framing | None,
-    caching: tuple[Caching, config.Overrides | None] | None,
-    near: Transport | None,
-    plan: tuple[bytes, config.Overrides | None, Expected | None] | None = None,
-) -> Source:
-    """Send a request, and return the response as a source. `near`: the transport of the client that it is for.
+def fetch(engine: Engine, request: OriginRequest, body: bytes | None) -> Source:
+    """Send a request with a body that is in memory, or none. The response is a source."""
 
-    With a `plan`, in a worker process, the parent sends it.
-    """
-
-def fetch_upload(
-    engine: Engine,
-    endpoint: Endpoint,
-    method: str,
-    target: str,
-    headers: Fields,
-    length: int | None,
-    timeouts: Timeouts,
-    framing: Framing | None,
-    caching: tuple[Caching, config.Overrides | None] | None,
-    near: Transport | None,
-    plan: tuple[bytes, config.Overrides | None, Expected | None] | None = None,
-    is_clients: bool = False,
-    is_tunnel: bool = False,
-) -> tuple[Source, Upload]:
-    """As `fetch`, for a body that is written to the upload."""
+def fetch_upload(engine: Engine, request: OriginRequest, length: int | None) -> tuple[Source, Upload]:
+    """Send a request whose body is written to the upload; of `length` bytes, if that is known."""
 
 def relay_seen(
     engine: Engine,
@@ -1191,7 +1150,7 @@ def relay_seen(
     """
 
 def watch(engine: Engine, stream: FrameStream, inspector: Inspector | None) -> tuple[Source, Watched]:
-    """As `relay_seen`, for a stream that is read to its end for no client, and how it ends."""
+    """As `relay_seen`, for a stream that is read to its end without a client. Also returns its end."""
 
 def read_on(
     engine: Engine,
@@ -1204,45 +1163,45 @@ def read_on(
 
 @final
 class Plan:
-    """What a worker process' relays or subscriptions go by."""
+    """How the parent carries out a worker's relays or subscriptions."""
 
     def __new__(cls, relay: Relay) -> Self:
-        """Of relays; of subscriptions it is made by `Hub.plan`."""
+        """A plan of relays. `Hub.plan` makes plans of subscriptions."""
 
 @final
 class Answer:
-    """What a worker process waits for that has a topic fed."""
+    """The answer to a worker's `FeedRequest`."""
 
     def done(self) -> None: ...
     def failed(self, name: str, detail: str, origin: str | None) -> None:
-        """Say the error, by the name of its code."""
+        """`name` is that of an error code."""
 
 @final
 class FeedRequest:
-    """A worker process wants a topic to be fed."""
+    """A worker's request to feed a topic."""
 
     @property
     def hub(self) -> int:
-        """What the hub is called."""
+        """The number of the hub."""
     @property
     def topic(self) -> str: ...
     @property
     def error_event(self) -> str:
-        """The type of the event that tells of a failure."""
+        """The type of the event that reports a failure."""
     @property
     def source(self) -> Source:
-        """What the topic is fed by."""
+        """The stream to publish."""
     @property
     def answer(self) -> Answer:
-        """Told whether the topic is fed."""
+        """Gets the answer."""
 
 @final
 class OrphanEnd:
-    """The end of a relay whose worker is gone."""
+    """The end of a relay whose worker process has ended before it."""
 
     @property
     def account(self) -> builtins.bytes:
-        """What the worker has left for that."""
+        """What the worker has left for its `on_complete`."""
     @property
     def bytes(self) -> int:
         """Bytes of the body that the client was sent."""
@@ -1256,11 +1215,11 @@ class OrphanEnd:
         """None if there was no head."""
     @property
     def report(self) -> Report | None:
-        """What was seen of the response, if it was inspected."""
+        """The inspection, if the response was inspected."""
 
 @final
 class Workers:
-    """The worker processes of a site, which answer what `lane` has no application for. Of the running loop."""
+    """The worker processes of a site, on the running loop. They answer the requests of `lane`."""
 
     def __new__(
         cls,
@@ -1271,61 +1230,61 @@ class Workers:
         orphan: Callable[[OrphanEnd], object],
         silent: Callable[[int, float], object],
     ) -> Self:
-        """`make_plan` makes what a description says, `silent` is told for how long a worker's loop has given no sign.
+        """`make_plan` makes a plan of a description. `silent` gets a worker, and the seconds without a sign of its loop.
 
-        `feed` has a topic fed, `orphan` is told the end of a relay whose worker is gone.
+        `feed` answers requests to feed a topic. `orphan` gets the ends of relays of lost workers.
         """
 
     def add(self, number: int, generation: int, path: str) -> asyncio.Future[None]:
-        """Reach the worker `number`, which listens at `path`."""
+        """Connect to the worker `number`, which listens at `path`."""
 
     def switch(self, generation: int) -> None:
-        """Have requests go to workers of this generation from now on."""
+        """Send requests to workers of this generation from now on."""
 
     def retire(self, number: int) -> None:
         """Send no more requests to a worker."""
 
     def remove(self, number: int) -> None:
-        """A worker is gone."""
+        """Remove a worker that has ended."""
 
     def restarted(self, reason: Literal["ended", "hung", "reloaded"], count: int) -> None:
-        """So many workers were started in the place of others. ValueError: there is no such reason."""
+        """Count workers that were started in place of others. ValueError: there is no such reason."""
 
     def busy(self, number: int) -> int:
-        """Requests that a worker has."""
+        """Open requests of a worker."""
 
     def close(self) -> None:
-        """Let go of everything; nothing is told any more. Idempotent."""
+        """Close the connections, and drop the callbacks. Idempotent."""
 
 @final
 class Lines:
-    """What a worker process has with its parent besides requests."""
+    """A worker's connection to its parent for messages that belong to no request."""
 
     def __new__(cls) -> Self: ...
 
 @final
 class WorkerSite:
-    """The application's side in a worker process, in the place of a `Site`."""
+    """The application's side in a worker process, in place of a `Site`."""
 
     def __new__(cls, engine: Engine, lane: Lane, descriptor: int, parent: int, lines: Lines) -> Self:
-        """Accept on `descriptor`, a Unix socket; only the process `parent` may connect. It stays the caller's."""
+        """Accept on a duplicate of `descriptor`, a Unix socket. Only the process `parent` may connect."""
 
     def drain(self) -> None:
         """Take no more requests."""
 
     def close(self) -> None:
-        """Break off everything."""
+        """Abort all requests."""
 
     def active(self) -> int:
-        """Requests that are open."""
+        """Open requests."""
 
     def idle(self) -> asyncio.Future[None]:
-        """Done when no request is open. Only one may be waited for at a time."""
+        """Done when no request is open. A second future replaces the first."""
 
 @final
 class Watched:
-    """How a stream ends that is read for no client."""
+    """The end of a stream that is read without a client."""
 
     def over(self) -> asyncio.Future[None]: ...
     def outcome(self) -> tuple[int, PenstockError | None] | None:
-        """Bytes that were read, and the error that ended them; None before the end."""
+        """The bytes that were read, and the error that ended them early; None before the end."""

@@ -5,6 +5,7 @@ import atexit
 import logging
 import os
 from collections.abc import AsyncIterable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -22,7 +23,7 @@ from .origins import Origins
 from .stats import EngineStats
 from .stream import Response
 
-__all__ = ["Engine", "default_engine"]
+__all__ = ["Engine", "OriginRequest", "default_engine"]
 
 _log: Final = logging.getLogger("penstock")
 _limited: Final = LimitedLog(_log)
@@ -35,6 +36,36 @@ MAKE_CACHE: Final = "give it engine=penstock.Engine(cache=penstock.config.Cache(
 """What to do where there is caching and no cache."""
 
 Headers = Mapping[str, str] | Iterable[tuple[str | bytes, str | bytes]]
+
+
+# Not frozen, and made by position where it counts: a frozen one takes three times as long to make, keywords twice.
+@dataclass(slots=True, eq=False)
+class OriginRequest:
+    """A request to an origin, in the engine's forms."""
+
+    endpoint: _native.Endpoint
+    method: str
+    target: str
+    """The target of the request line; not quoted again."""
+    headers: _native.Fields
+    timeouts: _native.Timeouts
+    body: Body | None = None
+    length: int | None = None
+    """Bytes of a body that is an iterable; None: it is sent chunked."""
+    caching: _native.Caching | None = None
+    overrides: config.Overrides | None = None
+    near: _native.Transport | None = None
+    """The transport of the client that the response is for: its engine thread fetches."""
+    plan: bytes | None = None
+    """In a worker process: the description by which the parent fetches."""
+    expected: _native.Expected | None = None
+    """With a plan: receives the parent's inspection of the response."""
+    is_clients: bool = False
+    """With a plan: `body` is the client's. The parent itself sends on the part that it has not passed here."""
+    is_tunnel: bool = False
+    """A request for WebSocket: `body` is sent after the origin has switched protocols."""
+    framing: _native.Framing | None = None
+    """How the body of the response is cut."""
 
 
 class Engine:
@@ -81,28 +112,18 @@ class Engine:
         if memory is not None and pool is not None:
             raise make_error("BAD_CONFIGURATION", "memory and pool were both given; memory is a part of pool")
         _arguments.whole("threads", threads, 1)
-        for name, check, value in (
-            ("pool", _arguments.POOL, pool),
-            ("flow", _arguments.FLOW, flow),
-            ("reads", _arguments.READS, reads),
-            ("timeouts", _arguments.TIMEOUTS, timeouts),
-            ("limits", _arguments.LIMITS, limits),
-            ("tls", _arguments.TLS, tls),
-            ("cache", _arguments.CACHE, cache),
-        ):
-            check(name, value)
+        _arguments.POOL("pool", pool)
+        _arguments.FLOW("flow", flow)
+        _arguments.READS("reads", reads)
+        _arguments.TIMEOUTS("timeouts", timeouts)
+        _arguments.LIMITS("limits", limits)
+        _arguments.TLS("tls", tls)
+        _arguments.CACHE("cache", cache)
         threads = engine_threads() if threads is None else threads
         self.pool_config = pool or (config.Pool() if memory is None else config.Pool(memory=memory))
-        if cache is not None and not cache.fits(self.pool_config):
-            raise make_error(
-                "BAD_CONFIGURATION",
-                f"a cache of {cache.memory} bytes is more than half of a pool of {self.pool_config.memory}",
-            )
         parent = _shared.parent()
-        if cache is not None and parent is not None and not parent.has_cache:
-            raise make_error(
-                "BAD_CONFIGURATION", "there is a cache, and that of a worker is its parent's, which has none"
-            )
+        if cache is not None:
+            _check_cache(cache, self.pool_config, parent)
         self.timeouts = timeouts or config.Timeouts()
         self._timeouts = native_timeouts(self.timeouts)
         # A server of aiohttp's own has no settings of an edge, and its requests have tokens too.
@@ -196,43 +217,58 @@ class Engine:
             RuntimeError: no event loop is running.
         """
         _arguments.text("method", method, "'GET'", optional=False)
-        if not isinstance(url, str | URL):
-            raise _arguments.bad("url", url, "a text or a yarl.URL", "BAD_REQUEST")
         _arguments.TIMEOUTS("timeouts", timeouts)
-        _arguments.CACHING("caching", caching)
-        _arguments.OVERRIDES("overrides", overrides)
-        _arguments.path("unix", unix)
-        _arguments.instance("origins", origins, Origins, "penstock.Origins([url, ...]) or None")
-        # What is ASCII goes as it is: quoting it anew would turn %2F into a slash. The engine refuses what cannot.
-        target = url if isinstance(url, URL) else URL(url, encoded=url.isascii())
-        if origins is None:
-            if target.scheme not in {"http", "https"} or not target.raw_host:
-                hint = ": write 'http://...'" if "://" not in str(url) else ""
-                raise make_error("BAD_REQUEST", f"{str(url)!r} is no absolute http or https URL{hint}")
-            endpoint, base = self.endpoint(target.scheme, target.raw_host, target.port, unix), ""
-        else:
-            if target.absolute or not target.raw_path.startswith("/") or unix is not None:
-                raise make_error(
-                    "BAD_REQUEST", f"{str(url)!r} is no path, or there is a socket besides origins"
-                )
-            endpoint, base = origins.endpoint(self, None), origins.base
+        target, endpoint, base = self._destination(url, origins, unix)
         fields, length = _fields(headers)
         response = self.fetch(
-            endpoint,
-            method,
-            base + (target.raw_path_qs or "/"),
-            fields,
-            body=body,
-            length=length,
-            timeouts=self._timeouts if timeouts is None else native_timeouts(timeouts),
-            framing=framing,
-            caching=None if caching is None else self.caching(caching, _NO_ROUTE),
-            overrides=overrides,
+            OriginRequest(
+                endpoint,
+                method,
+                base + (target.raw_path_qs or "/"),
+                fields,
+                self._timeouts if timeouts is None else native_timeouts(timeouts),
+                body,
+                length,
+                self._checked_caching(caching, overrides),
+                overrides,
+                framing=None if framing is None else native_framing(framing),
+            )
         )
         response.url = str(target)
         if origins is None:
             response.origin = str(target.origin())
         return response
+
+    def _checked_caching(
+        self, caching: config.Caching | None, overrides: config.Overrides | None
+    ) -> _native.Caching | None:
+        _arguments.CACHING("caching", caching)
+        _arguments.OVERRIDES("overrides", overrides)
+        if caching is not None:
+            return self.caching(caching, _NO_ROUTE)
+        if overrides is not None:
+            raise make_error("BAD_CONFIGURATION", "there are overrides of a caching, and there is no caching")
+        return None
+
+    def _destination(
+        self, url: str | URL, origins: Origins | None, unix: str | os.PathLike[str] | None
+    ) -> tuple[URL, _native.Endpoint, str]:
+        """The checked URL, what it is requested of, and the base path of `origins`."""
+        if not isinstance(url, str | URL):
+            raise _arguments.bad("url", url, "a text or a yarl.URL", "BAD_REQUEST")
+        _arguments.path("unix", unix)
+        _arguments.instance("origins", origins, Origins, "penstock.Origins([url, ...]) or None")
+        # ASCII is sent as it is: quoting it again would turn %2F into a slash. The engine refuses what is not allowed.
+        target = url if isinstance(url, URL) else URL(url, encoded=url.isascii())
+        if origins is None:
+            if target.scheme not in {"http", "https"} or not target.raw_host:
+                hint = ": write 'http://...'" if "://" not in str(url) else ""
+                raise make_error("BAD_REQUEST", f"{str(url)!r} is no absolute http or https URL{hint}")
+            return target, self.endpoint(target.scheme, target.raw_host, target.port, unix), ""
+        if target.absolute or not target.raw_path.startswith("/") or unix is not None:
+            rule = f"{str(url)!r} is no path, or there is a socket besides origins"
+            raise make_error("BAD_REQUEST", rule)
+        return target, origins.endpoint(self, None), origins.base
 
     def endpoint(
         self, scheme: str, host: str, port: int | None, unix: str | os.PathLike[str] | None = None
@@ -269,72 +305,29 @@ class Engine:
             self._cachings[caching, route] = handle
         return handle
 
-    def fetch(
-        self,
-        endpoint: _native.Endpoint,
-        method: str,
-        target: str,
-        headers: _native.Fields,
-        *,
-        body: Body | None = None,
-        length: int | None = None,
-        timeouts: _native.Timeouts | None = None,
-        framing: Framing | None = None,
-        caching: _native.Caching | None = None,
-        overrides: config.Overrides | None = None,
-        near: _native.Transport | None = None,
-        plan: tuple[bytes, config.Overrides | None, _native.Expected | None] | None = None,
-        is_clients: bool = False,
-        is_tunnel: bool = False,
-    ) -> Response:
-        """What `request` does, for callers that have the parts of the request already.
-
-        `target` goes into the request line as it is. `near` is the transport of a client that the response is for: it is
-        fetched on the engine thread of that client. With a `plan`, in a worker, the parent fetches it, as that
-        describes and as was decided about this request, and says what it has seen; `is_clients` then if `body` is what
-        the client sends, of which the parent sends on by itself what has not come here. With `is_tunnel` WebSocket is
-        asked for, and `body` is what is sent once the origin has switched to it.
-        """
-        if overrides is not None and caching is None:
-            raise make_error("BAD_CONFIGURATION", "there are overrides of a caching, and there is no caching")
-        cached = None if caching is None else (caching, overrides)
-        limits = timeouts or self._timeouts
-        cut = None if framing is None else native_framing(framing)
-        check_body(body)
-        if body is None or (not isinstance(body, AsyncIterable) and memoryview(body).nbytes <= REPLAYABLE):
-            data = None if body is None else bytes(body)
-            response = Response(
-                _native.fetch(
-                    self.native, endpoint, method, target, headers, data, limits, cut, cached, near, plan
-                )
-            )
-        else:
-            if not isinstance(body, AsyncIterable):
-                length = memoryview(body).nbytes
-            source, upload = _native.fetch_upload(
-                *(
-                    self.native,
-                    endpoint,
-                    method,
-                    target,
-                    headers,
-                    length,
-                    limits,
-                    cut,
-                    cached,
-                    near,
-                    plan,
-                    is_clients,
-                    is_tunnel,
-                )
-            )
-            response = Response(source)
-            task = asyncio.get_running_loop().create_task(pump(upload, body))
-            _uploads.add(task)
-            task.add_done_callback(_upload_done)
-        response.method = method
-        response.url = target
+    def fetch(self, request: OriginRequest) -> Response:
+        """As `request`, for callers that have the parts of the request in the engine's forms already."""
+        response = Response(
+            _native.fetch(self.native, request, None)
+            if request.body is None
+            else self._send(request, request.body)
+        )
+        response.method = request.method
+        response.url = request.target
         return response
+
+    def _send(self, request: OriginRequest, body: Body) -> _native.Source:
+        check_body(body)
+        length = request.length
+        if not isinstance(body, AsyncIterable):
+            length = memoryview(body).nbytes
+            if length <= REPLAYABLE:
+                return _native.fetch(self.native, request, bytes(body))
+        source, upload = _native.fetch_upload(self.native, request, length)
+        task = asyncio.get_running_loop().create_task(pump(upload, body))
+        _uploads.add(task)
+        task.add_done_callback(_upload_done)
+        return source
 
     def stats(self) -> EngineStats:
         """A snapshot of the counters; see `penstock.stats`."""
@@ -401,6 +394,15 @@ def _upload_done(task: asyncio.Task[None]) -> None:
         # The request has failed with UPLOAD_FAILED, which names the cause; this tells the caller's bug from it.
         cause = ("upload", type(error))
         _limited.log(logging.WARNING, cause, "a request body's source failed: %s", repr(error))
+
+
+def _check_cache(cache: config.Cache, pool: config.Pool, parent: _shared.Parent | None) -> None:
+    if not cache.fits(pool):
+        rule = f"a cache of {cache.memory} bytes is more than half of a pool of {pool.memory}"
+        raise make_error("BAD_CONFIGURATION", rule)
+    if parent is not None and not parent.has_cache:
+        rule = "there is a cache, and that of a worker is its parent's, which has none"
+        raise make_error("BAD_CONFIGURATION", rule)
 
 
 def _cache(engine: _native.Engine, settings: config.Cache) -> _native.Cache:

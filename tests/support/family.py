@@ -71,10 +71,7 @@ class Family:
         self.workers: list[Worker] = []
         self.declarations = Declarations(engine, self, ends=1 << 20)
         edge = config.Edge()
-        self.lane = _native.Lane(
-            *(engine.native, no_application, no_application, no_application),
-            *(edge.app_waiting, edge.app_wait, config.parse_size(edge.app_ends), None),
-        )
+        self.lane = _native.Lane(engine.native, edge, no_application, no_application, no_application, None)
         self.site = _native.Site(engine.native, edge, [], None, self.lane)
         self.port = self.site.listen_tcp("127.0.0.1", 0)[1]
         self._clients: list[RawClient] = []

@@ -12,7 +12,7 @@ from aiohttp import web
 
 import penstock
 from penstock import _native
-from penstock.config import Edge, parse_size
+from penstock.config import Edge
 from penstock.web.client_socket import ClientSocket
 from penstock.web.handler import handler_factory
 from penstock.web.sendfile import restore_sendfile, take_over_sendfile
@@ -26,16 +26,8 @@ def make_lane(
     faults: list[tuple[Any, ...]],
     edge: Edge | None = None,
 ) -> _native.Lane:
-    edge = edge or Edge()
     return _native.Lane(
-        engine.native,
-        factory,
-        ClientSocket,
-        lambda *fault: faults.append(fault),
-        edge.app_waiting,
-        edge.app_wait,
-        parse_size(edge.app_ends),
-        None,
+        engine.native, edge or Edge(), factory, ClientSocket, lambda *fault: faults.append(fault), None
     )
 
 

@@ -259,15 +259,15 @@ class Gateway(Shared):
             overrides,
             on_complete,
             tenant,
-            seen=None if inspect is None else self._seen(inspect, name, apart=is_seen_feed),
-            plan=self._plan(prepared.spec) if is_planned else None,
-            parent=self._parent,
+            None if inspect is None else self._seen(inspect, name, apart=is_seen_feed),
+            self._plan(prepared.spec) if is_planned else None,
+            self._parent,
         )
         if topic is not None and not offers_websocket(request):
             if hub is None:
                 raise make_error("BAD_CONFIGURATION", "topic: give the hub as well where it is to be")
             feeding = Feeding(hub, topic, tenant, subscriptions, events)
-            return await feeding.respond(request, partial(relay, request, order._replace(feeding=feeding)))
+            return await feeding.respond(request, partial(relay, request, replace(order, feeding=feeding)))
         return await relay(request, order)
 
     def _hand_over(

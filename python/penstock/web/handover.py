@@ -180,8 +180,9 @@ class Handover:
                 call_on_complete(callback, end)
 
 
-class Rest(NamedTuple):
-    """How the engine sends the rest of a response."""
+@dataclass(slots=True, eq=False)
+class Rest:
+    """How the engine sends the rest of a response. Not frozen: one is made for each response."""
 
     policy: _native.EventPolicy | None
     """What is done with events besides."""

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from penstock import _native
 from penstock._limited_log import LimitedLog
-from penstock.config import Edge, Status, parse_size
+from penstock.config import Edge, Status
 from penstock.engine import Engine
 from penstock.exceptions import PenstockError, make_error
 from penstock.metrics import Pages
@@ -97,16 +97,7 @@ def make_lane(engine: Engine, factory: Callable[[], Any], edge: Edge, unix: str 
     """
     for name in edge.secret_parameters:
         _native.hide(name)
-    return _native.Lane(
-        engine.native,
-        factory,
-        ClientSocket,
-        _log_fault,
-        edge.app_waiting,
-        edge.app_wait,
-        parse_size(edge.app_ends),
-        unix,
-    )
+    return _native.Lane(engine.native, edge, factory, ClientSocket, _log_fault, unix)
 
 
 def _log_fault(request: str | None, error: PenstockError, is_relay: bool) -> None:

@@ -60,16 +60,8 @@ class TopicsRoute(web.AbstractRouteDef):
 
     def native(self, engine: Engine, prefix: str | None = None) -> _native.Topics:
         """The route as `engine` serves it, for a `prefix` that is longer in a sub-application."""
-        return _native.Topics(
-            self.name,
-            self.host,
-            self.prefix if prefix is None else prefix,
-            self.hub.native_hub,
-            self.subscriptions,
-            self.limits,
-            self.response,
-            None if self.decisions is None else self.decisions._gate(engine, self.name, self.host),  # noqa: SLF001
-        )
+        gate = None if self.decisions is None else self.decisions._gate(engine, self.name, self.host)  # noqa: SLF001
+        return _native.Topics(self.hub.native_hub, self, self.prefix if prefix is None else prefix, gate)
 
     def given_engine(self) -> Engine | None:
         """The engine that its hub was given."""

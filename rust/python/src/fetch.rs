@@ -1,5 +1,5 @@
-//! Requests to origins, and bodies that are read or seen without a client: functions, because an [`Engine`] knows neither
-//! caches, nor inspection, nor the transports of clients.
+//! Requests to origins, and bodies that are read or inspected without a client. These are functions, because an
+//! [`Engine`] knows neither caches, nor inspection, nor the transports of clients.
 
 use std::sync::Arc;
 
@@ -23,64 +23,64 @@ use crate::stream::{FrameStream, Source};
 use crate::transport::Transport;
 use crate::upload::Upload;
 
-/// The cache that is used, and what was decided about the request.
-type Cached<'py> = (Bound<'py, Caching>, Option<OverrideSettings>);
-
-/// In a worker process: the description of the relay, what was decided about the request, and what the parent reports.
-type Planned<'py> = (Vec<u8>, Option<OverrideSettings>, Option<Bound<'py, Expected>>);
-
-#[expect(clippy::too_many_arguments, reason = "the parts of a request, each once")]
-fn start(
-    py: Python<'_>,
-    engine: &Engine,
-    endpoint: &Endpoint,
-    method: &str,
-    target: &str,
-    headers: &Fields,
-    body: RequestBody,
-    timeouts: &Timeouts,
-    framing: Option<&Bound<'_, Framing>>,
-    caching: Option<Cached<'_>>,
-    near: Option<&Bound<'_, Transport>>,
-    plan: Option<Planned<'_>>,
+/// `penstock.engine.OriginRequest`, without its body.
+#[derive(FromPyObject)]
+pub(crate) struct OriginRequest<'py> {
+    endpoint: Bound<'py, Endpoint>,
+    method: String,
+    target: String,
+    headers: Bound<'py, Fields>,
+    timeouts: Bound<'py, Timeouts>,
+    framing: Option<Bound<'py, Framing>>,
+    caching: Option<Bound<'py, Caching>>,
+    overrides: Option<OverrideSettings>,
+    near: Option<Bound<'py, Transport>>,
+    plan: Option<Vec<u8>>,
+    expected: Option<Bound<'py, Expected>>,
     is_clients: bool,
-) -> PyResult<Source> {
-    let cut = framing.map_or(Cut::Raw, |framing| framing.get().0.clone());
+    is_tunnel: bool,
+}
+
+fn start(py: Python<'_>, engine: &Engine, request: OriginRequest<'_>, body: RequestBody) -> PyResult<Source> {
+    let OriginRequest { method, target, near, caching, .. } = request;
+    let (headers, timeouts) = (Arc::clone(&request.headers.get().0), request.timeouts.get().0);
+    let overrides = request.overrides.map(Overrides::from);
     engine.check(py)?;
     let port = engine.port(py)?;
+    let cut = request.framing.map_or(Cut::Raw, |framing| framing.get().0.clone());
     let (feed, stream) = engine.channel(py, &cut)?;
     engine.count_request();
-    if let Some((plan, overrides, expected)) = plan {
+    if let Some(plan) = request.plan {
         let order = Order {
             plan,
-            method: method.to_owned(),
-            target: target.to_owned(),
-            fields: Arc::clone(&headers.0),
+            method,
+            target,
+            fields: headers,
             body,
-            timeouts: timeouts.0,
-            overrides: overrides.map(Overrides::from),
-            is_clients,
-            inspection: expected.and_then(|expected| expected.get().begin()),
+            timeouts,
+            overrides,
+            is_clients: request.is_clients,
+            inspection: request.expected.and_then(|expected| expected.get().begin()),
         };
-        let edge = near.and_then(|transport| transport.get().edge());
-        match edge {
+        match near.and_then(|transport| transport.get().edge()) {
             Some(edge) => edge.fetch(order, feed, &stream),
             None => feed.fail(Code::ClientGone.error("the client left before the request was sent on")),
         }
         return Ok(Source::new(stream, port));
     }
+    let Endpoint { endpoint, upstream, authority } = request.endpoint.get();
     let request = Box::new(Request {
-        endpoint: endpoint.endpoint.clone(),
-        upstream: endpoint.upstream.clone(),
-        method: method.to_owned(),
-        target: target.to_owned(),
-        authority: endpoint.authority.clone(),
-        headers: Arc::clone(&headers.0),
+        endpoint: endpoint.clone(),
+        upstream: upstream.clone(),
+        method,
+        target,
+        authority: authority.clone(),
+        headers,
         body,
-        timeouts: timeouts.0,
-        // Without a client it is what the application asks for by itself.
-        is_proven: near.is_none_or(|transport| transport.get().is_proven()),
-        // Who asked is told.
+        timeouts,
+        // Without a client it is the application's own request.
+        is_proven: near.as_ref().is_none_or(|transport| transport.get().is_proven()),
+        // The caller gets the error.
         reports: false,
     });
     let threads = engine.threads();
@@ -89,104 +89,53 @@ fn start(
     let origins = engine.origins(thread);
     match caching {
         None => threads.spawn(thread, || origin::fetch(origins, request, feed)),
-        Some((caching, overrides)) => {
-            let overrides = overrides.map_or_else(Overrides::default, Overrides::from);
-            let access = caching.get().0.access(origins, overrides);
+        Some(caching) => {
+            let access = caching.get().0.access(origins, overrides.unwrap_or_default());
             threads.spawn(thread, || store::fetch(access, request, feed));
         }
     }
     Ok(Source::new(stream, port))
 }
 
-/// Sends a request, on the engine thread of the client of `near`, if that is given and one of `engine`'s.
-///
-/// With a `plan`, in a worker process, it is fetched where the client of `near` is, from what that describes.
+/// Sends a request with a body that is in memory, or none.
 #[pyfunction]
-#[pyo3(signature = (engine, endpoint, method, target, headers, body, timeouts, framing, caching, near, plan=None))]
-#[expect(clippy::too_many_arguments, reason = "the parts of a request, each once")]
+#[pyo3(signature = (engine, request, body))]
 pub(crate) fn fetch(
     py: Python<'_>,
     engine: &Bound<'_, Engine>,
-    endpoint: &Bound<'_, Endpoint>,
-    method: &str,
-    target: &str,
-    headers: &Bound<'_, Fields>,
+    request: OriginRequest<'_>,
     body: Option<&Bound<'_, PyBytes>>,
-    timeouts: &Bound<'_, Timeouts>,
-    framing: Option<&Bound<'_, Framing>>,
-    caching: Option<Cached<'_>>,
-    near: Option<&Bound<'_, Transport>>,
-    plan: Option<Planned<'_>>,
 ) -> PyResult<Source> {
+    let engine = engine.get();
     let body = match body {
         None => RequestBody::None,
         Some(bytes) => {
-            engine.get().pool().count_copy(CopyReason::Upload, bytes.as_bytes().len());
+            engine.pool().count_copy(CopyReason::Upload, bytes.as_bytes().len());
             RequestBody::Bytes(bytes.as_bytes().to_vec())
         }
     };
-    start(
-        py,
-        engine.get(),
-        endpoint.get(),
-        method,
-        target,
-        headers.get(),
-        body,
-        timeouts.get(),
-        framing,
-        caching,
-        near,
-        plan,
-        false,
-    )
+    start(py, engine, request, body)
 }
 
-/// As `fetch`, for a body that follows piece by piece. `length` is announced, and then enforced. `is_clients`, with a plan:
-/// it is the body of the client's request, and what has not come here goes on without coming here. `is_tunnel`: there is no
-/// body, but what the client of a WebSocket sends once the origin has switched to it.
+/// Sends a request whose body is written to the [`Upload`]; of `length` bytes, if that is known.
 #[pyfunction]
-#[pyo3(signature = (engine, endpoint, method, target, headers, length, timeouts, framing, caching, near, plan=None, is_clients=false, is_tunnel=false))]
-#[expect(clippy::too_many_arguments, reason = "the parts of a request, each once")]
+#[pyo3(signature = (engine, request, length))]
 pub(crate) fn fetch_upload(
     py: Python<'_>,
     engine: &Bound<'_, Engine>,
-    endpoint: &Bound<'_, Endpoint>,
-    method: &str,
-    target: &str,
-    headers: &Bound<'_, Fields>,
+    request: OriginRequest<'_>,
     length: Option<u64>,
-    timeouts: &Bound<'_, Timeouts>,
-    framing: Option<&Bound<'_, Framing>>,
-    caching: Option<Cached<'_>>,
-    near: Option<&Bound<'_, Transport>>,
-    plan: Option<Planned<'_>>,
-    is_clients: bool,
-    is_tunnel: bool,
 ) -> PyResult<(Source, Upload)> {
-    let (feed, stream) = engine.get().channel(py, &Cut::Raw)?;
-    let upload = Upload::new(feed, engine.get().pool().clone(), engine.get().port(py)?);
-    let body = if is_tunnel { RequestBody::Tunnel(stream) } else { RequestBody::Stream { stream, length } };
-    let source = start(
-        py,
-        engine.get(),
-        endpoint.get(),
-        method,
-        target,
-        headers.get(),
-        body,
-        timeouts.get(),
-        framing,
-        caching,
-        near,
-        plan,
-        is_clients,
-    )?;
-    Ok((source, upload))
+    let engine = engine.get();
+    let (feed, stream) = engine.channel(py, &Cut::Raw)?;
+    let upload = Upload::new(feed, engine.pool().clone(), engine.port(py)?);
+    let body =
+        if request.is_tunnel { RequestBody::Tunnel(stream) } else { RequestBody::Stream { stream, length } };
+    Ok((start(py, engine, request, body)?, upload))
 }
 
-/// The body `stream` as `policy` has the events of one sent that is cut into them with every byte, seen by `inspector`. Who
-/// takes it is the client; when that leaves, `drain` says what becomes of it.
+/// The body of `stream` as a client gets it: events by `policy`, seen by `inspector`. The consumer of the result counts as
+/// the client; `drain` says what happens after it has closed the result.
 #[pyfunction]
 #[pyo3(signature = (engine, stream, policy, drain, inspector))]
 pub(crate) fn relay_seen(
@@ -211,7 +160,7 @@ pub(crate) fn relay_seen(
     Ok(Source::new(relayed, port))
 }
 
-/// As `relay_seen`, of a stream that is read to its end for no client; and how it ends.
+/// As `relay_seen`, for a stream that is read to its end without a client. Also returns its end.
 #[pyfunction]
 #[pyo3(signature = (engine, stream, inspector))]
 pub(crate) fn watch(
@@ -233,8 +182,8 @@ pub(crate) fn watch(
     Ok((Source::new(relayed, port), watched))
 }
 
-/// The client of `stream` has left: reads it on, by `drain`, or by `policy` if it is one of events. Neither: cancels it.
-/// `inspected` is what sees it, and how events are cut for that.
+/// The client of `stream` has disconnected: reads it on by `drain`, or by `policy` if it is an event stream; with
+/// neither, cancels it. `inspected`: what inspects it, and how events are cut for that.
 #[pyfunction]
 #[pyo3(signature = (engine, stream, drain, policy, inspected))]
 pub(crate) fn read_on(

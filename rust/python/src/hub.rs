@@ -1,4 +1,4 @@
-//! `Hub` and `Topics`: how Python publishes, and how it has the engine serve who subscribes.
+//! `Hub` and `Topics`: how Python publishes, and how the engine serves subscribers.
 
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -39,7 +39,7 @@ use crate::workers::{Lines, Plan};
 pub(crate) struct Hub {
     shared: Arc<hub::Hub>,
     engine: Py<Engine>,
-    /// Who loads topics is woken here when there is one to be loaded.
+    /// Woken when there is a topic to load from the external log.
     loader: Mutex<Option<Slot>>,
 }
 
@@ -53,7 +53,7 @@ fn hub_counts(py: Python<'_>, counted: Counted) -> PyResult<Bound<'_, PyAny>> {
     )
 }
 
-/// What `str` and `bytes` have as UTF-8.
+/// The UTF-8 of `str` or `bytes`.
 fn utf8<'a>(py: Python<'_>, data: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>> {
     if let Ok(text) = data.cast::<PyString>() {
         return Ok(Cow::Borrowed(text.to_str()?.as_bytes()));
@@ -78,7 +78,7 @@ fn id(py: Python<'_>, text: &str) -> PyResult<Id> {
     })
 }
 
-/// `penstock.log.Entry`: what an external log has.
+/// `penstock.log.Entry`.
 #[derive(FromPyObject)]
 struct LogEntry {
     position: String,
@@ -96,7 +96,7 @@ struct LogEvent {
     retry: Option<u64>,
 }
 
-/// Events that a topic has refused: how many, and why the first.
+/// The number of events that a topic has refused, and the reason for the first.
 type RefusedRow = (usize, Option<String>);
 
 fn refused_row(refused: Refused) -> RefusedRow {
@@ -120,7 +120,7 @@ fn published<'a>(py: Python<'_>, entries: &'a [LogEntry]) -> PyResult<Vec<Publis
 
 #[pymethods]
 impl Hub {
-    /// `external`: what has been published is kept elsewhere, and comes from there by `load` and `take`.
+    /// `external`: an external log keeps the events, which come from there by `load` and `take`.
     #[new]
     fn new(
         py: Python<'_>,
@@ -153,8 +153,8 @@ impl Hub {
         self.shared.publish(topic, &event).map(|id| id.to_string()).into_python(py)
     }
 
-    /// Opens a topic that is waiting for it with what an external log has after `floor`. Gives how many of that it refuses, and
-    /// why the first; None: it is not waiting.
+    /// Opens a topic that waits to be loaded, with the entries of an external log after `floor`. Returns the refused ones;
+    /// `None`: the topic does not wait.
     #[expect(clippy::needless_pass_by_value, reason = "PyO3 makes it of the list")]
     fn load(
         &self,
@@ -167,8 +167,8 @@ impl Hub {
         Ok(self.shared.load(topic, id(py, floor)?, &entries).into_python(py)?.map(refused_row))
     }
 
-    /// Appends what an external log has next. How many were taken, why not more, and what was refused of them, as for `load`;
-    /// None: the topic is not there, or waits.
+    /// Appends the next entries of an external log. Returns how many were taken, why not more, and the refused ones of
+    /// them; `None`: there is no such topic, or it waits to be loaded.
     #[expect(clippy::needless_pass_by_value, reason = "PyO3 makes it of the list")]
     fn take(
         &self,
@@ -184,12 +184,13 @@ impl Hub {
         Ok(taken.map(row))
     }
 
-    /// Tells subscribers that events between what they have and `floor` may be missing. False as for `load`.
+    /// Tells subscribers that events between their last one and `floor` may be missing. False: there is no
+    /// such topic, or it waits to be loaded.
     fn interrupt(&self, py: Python<'_>, topic: &str, floor: &str) -> PyResult<bool> {
         self.shared.interrupt(topic, id(py, floor)?).into_python(py)
     }
 
-    /// Sends an event that an external log does not have. False: there is no such topic.
+    /// Sends an event that is not in the external log. False: there is no such topic.
     #[pyo3(signature = (topic, data, event, key, retry))]
     fn deliver(
         &self,
@@ -205,7 +206,7 @@ impl Hub {
         self.shared.deliver(topic, &event).into_python(py)
     }
 
-    /// Whether an event could be published: as `publish`, but nothing is.
+    /// Raises as `publish`, and publishes nothing.
     #[pyo3(signature = (topic, data, event, named, key, retry))]
     #[expect(clippy::too_many_arguments, reason = "the parts of an event, each once")]
     fn check(
@@ -223,12 +224,13 @@ impl Hub {
         self.shared.check(topic, &event).into_python(py)
     }
 
-    /// What an external log had when the topic was wanted again has been appended.
+    /// The entries that the external log had when the topic was wanted again have been appended.
     fn checked(&self, py: Python<'_>, topic: &str) -> PyResult<()> {
         self.shared.checked(topic).into_python(py)
     }
 
-    /// Topics of which an external log is to be asked, and a future that is done when there are more. Only one may be waited for at a time.
+    /// Topics to load from the external log, and a future that is done when there are more. A second one replaces the
+    /// first.
     fn wanted<'py>(&self, py: Python<'py>) -> PyResult<(Vec<String>, Bound<'py, PyAny>)> {
         let slot = Slot::new(self.engine.get().port(py)?);
         let future = slot.park(py)?;
@@ -241,7 +243,7 @@ impl Hub {
         Ok((names, future))
     }
 
-    /// No more is to come. False: that had been said.
+    /// Finishes a topic. False: it is finished already.
     fn finish(&self, py: Python<'_>, topic: &str) -> PyResult<bool> {
         self.shared.finish(topic).into_python(py)
     }
@@ -253,7 +255,7 @@ impl Hub {
         record!(py, "penstock.hub", HubStats { topics, subscribers, used, limit, counts })
     }
 
-    /// Notes how it fares with its log.
+    /// Sets the statistics of its log.
     fn set_log(&self, stats: Settings<LogStats>) {
         self.shared.set_log(stats.into());
     }
@@ -278,7 +280,8 @@ impl Hub {
         .map(Some)
     }
 
-    /// Subscribes as if an origin were asked: a head, then events, cut by `framing`.
+    /// Subscribes. The source is like the response of an origin: a head, then events, cut by
+    /// `framing`.
     fn subscribe(
         &self,
         py: Python<'_>,
@@ -292,7 +295,7 @@ impl Hub {
         self.engine.get().feed_stream(py, framing.get(), None, |feed| hub::read(hub, reading, feed))
     }
 
-    /// Asks whether a client may subscribe. `guest`: tenant and address. It is served until `lease` has run out if there is one.
+    /// Asks whether a client may subscribe. `guest`: its tenant and address. `lease`: how long it is served.
     #[pyo3(signature = (topic, after, terms, guest, lease))]
     fn admit(
         &self,
@@ -313,8 +316,8 @@ impl Hub {
         Ok(Admission::new(asking, lease, Slot::new(engine.port(py)?)))
     }
 
-    /// As `admit`, in a worker process: the parent is asked, over `lines` or for the request of `near`, and serves its client. `plan`
-    /// describes hub and terms.
+    /// As `admit`, in a worker process: asks the parent, over `lines` or for the request of `near`, whose client the parent
+    /// then serves. `plan` describes hub and terms.
     #[pyo3(signature = (plan, topic, after, guest, lease, lines, near))]
     #[expect(clippy::too_many_arguments, reason = "as `admit`, and where")]
     fn admit_afar(
@@ -344,7 +347,7 @@ impl Hub {
         Ok(Admission::new(asking, None, Slot::new(engine.port(py)?)))
     }
 
-    /// As `subscribe`, in a worker process: the parent is asked over `lines`. `plan` describes hub and terms.
+    /// As `subscribe`, in a worker process: asks the parent over `lines`. `plan` describes hub and terms.
     fn subscribe_afar(
         &self,
         py: Python<'_>,
@@ -361,12 +364,13 @@ impl Hub {
         Ok(Source::new(stream, engine.port(py)?))
     }
 
-    /// What worker processes subscribe by: this hub, and `terms`.
+    /// The plan by which worker processes subscribe to this hub.
     fn plan(&self, terms: Settings<Terms>) -> Plan {
         Plan::of_topics(Arc::clone(&self.shared), terms.into())
     }
 
-    /// The events of one who has been let in, cut by `framing`; read on the engine thread of the client of `near`, if that is given.
+    /// The events of an admitted subscriber, cut by `framing`. The engine thread of the client of `near` reads them, if
+    /// that is given.
     #[pyo3(signature = (admission, framing, near))]
     fn read(
         &self,
@@ -392,7 +396,8 @@ impl Hub {
         }
     }
 
-    /// Publishes the events of `stream` to `topic`, and finishes it when that ends. `framing` is that of events.
+    /// Publishes the events of `stream`, which `framing` cuts, to `topic`, and finishes the topic when the
+    /// stream ends.
     fn feed(
         &self,
         py: Python<'_>,
@@ -408,9 +413,9 @@ impl Hub {
         Ok(())
     }
 
-    /// As `feed`, in a worker process: the parent, which calls the hub `number`, publishes what `stream` brings. What it has fetched
-    /// itself, for the request of `near`, does not come here. What is returned has no bytes: it ends when the topic is the
-    /// stream's, or fails.
+    /// As `feed`, in a worker process: the parent publishes `stream` to its hub `number`. A body that the parent itself
+    /// fetches, for the request of `near`, does not pass here. The result has no bytes: it ends when the topic has this
+    /// feed, or fails.
     #[pyo3(signature = (number, topic, stream, error_event, lines, near))]
     #[expect(clippy::too_many_arguments, reason = "as `feed`, and where")]
     fn feed_afar(
@@ -434,8 +439,7 @@ impl Hub {
         Ok(Source::new(answer, engine.port(py)?))
     }
 
-    /// What is left of `stream`, cut by `framing`, for whoever publishes it elsewhere, on the running loop. It is not its owner's
-    /// any more.
+    /// The rest of `stream`, cut by `framing`, on the running loop. It takes the rest from the present owner.
     fn take_over(
         &self,
         py: Python<'_>,
@@ -452,7 +456,7 @@ impl Hub {
         self.shared.names()
     }
 
-    /// Ends all responses to subscribers behind a whole event, and takes nothing any more. Idempotent.
+    /// Ends all responses to subscribers after a whole event, and refuses further calls. Idempotent.
     fn close(&self) {
         self.shared.close();
         let loader = lock(&self.loader).take();
@@ -464,12 +468,12 @@ fn client_gone() -> Error {
     Code::ClientGone.error("the client left before its request was sent on")
 }
 
-/// None, which is for ever, where there are more than can be counted.
+/// `None`, no limit, for more seconds than a duration can have.
 fn duration(seconds: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// How long a subscription may go on.
+/// The time limit of a subscription.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Lease(hub::Lease);
 
@@ -481,19 +485,29 @@ impl Lease {
 
 #[pymethods]
 impl Lease {
-    /// For so many seconds from now on.
+    /// Expires `seconds` from now.
     #[new]
     fn new(seconds: f64) -> Self {
         Self(hub::Lease::new(duration(seconds)))
     }
 
-    /// For so many seconds from now on, in place of what was said before. 0 ends it behind a whole event.
+    /// Expires `seconds` from now instead; `None`: never. 0 ends the subscription after a whole event.
     fn renew(&self, seconds: Option<f64>) {
         self.0.renew(seconds.and_then(duration));
     }
 }
 
-/// Requests for topics that the engine answers alone.
+/// `penstock.web.topics.TopicsRoute`, without its hub and its prefix, which a sub-application makes longer.
+#[derive(FromPyObject)]
+struct TopicsRoute<'py> {
+    name: String,
+    host: Option<String>,
+    subscriptions: Settings<Terms>,
+    limits: Settings<RouteLimits>,
+    response: HeaderEdits<'py>,
+}
+
+/// A native route to topics, and its gate.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Topics(Arc<EdgeTopics>, Option<Py<Gate>>);
 
@@ -510,23 +524,19 @@ impl Topics {
 #[pymethods]
 impl Topics {
     #[new]
-    #[pyo3(signature = (name, host, prefix, hub, terms, limits, response, gate))]
-    #[expect(clippy::too_many_arguments, reason = "the parts of a route, each once")]
-    #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
+    #[pyo3(signature = (hub, route, prefix, gate))]
     fn new(
-        name: String,
-        host: Option<String>,
-        prefix: String,
         hub: &Bound<'_, Hub>,
-        terms: Settings<Terms>,
-        limits: Settings<RouteLimits>,
-        response: HeaderEdits<'_>,
+        route: TopicsRoute<'_>,
+        prefix: String,
         gate: Option<Py<Gate>>,
     ) -> PyResult<Self> {
+        let TopicsRoute { name, host, subscriptions, limits, response } = route;
         let (hub, pattern) = (Arc::clone(&hub.get().shared), Pattern { host, prefix });
         let response = response.edits()?;
         let before = gate.as_ref().map(|gate| gate.get().shared());
-        let topics = EdgeTopics::new(name, pattern, hub, terms.into(), limits.into(), response, before);
+        let topics =
+            EdgeTopics::new(name, pattern, hub, subscriptions.into(), limits.into(), response, before);
         Ok(Self(Arc::new(topics), gate))
     }
 

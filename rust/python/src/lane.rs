@@ -5,7 +5,6 @@
 //! [`crate::port::LoopPort`] delivers a burst.
 
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
 
 use penstock_engine::app::Queue;
 use pyo3::PyTraverseError;
@@ -15,6 +14,7 @@ use pyo3::prelude::*;
 use crate::engine::Engine;
 use crate::lock;
 use crate::port::{Receive, Slot};
+use crate::settings::Settings;
 use crate::transport::shared::{Application, Shared};
 
 struct Listener(Weak<Shared>);
@@ -48,21 +48,18 @@ impl Lane {
 impl Lane {
     /// Of the running loop.
     #[new]
-    #[pyo3(signature = (engine, factory, socket, fault, waiting, limit, untold, path))]
-    #[expect(clippy::too_many_arguments, reason = "the parts of a lane, each once")]
+    #[pyo3(signature = (engine, edge, factory, socket, fault, path))]
     fn new(
         py: Python<'_>,
         engine: &Bound<'_, Engine>,
+        edge: Settings<Queue>,
         factory: Py<PyAny>,
         socket: Py<PyAny>,
         fault: Py<PyAny>,
-        waiting: usize,
-        limit: Option<f64>,
-        untold: usize,
         path: Option<String>,
     ) -> PyResult<Self> {
         let port = engine.get().port(py)?;
-        let queue = Queue::new(waiting, limit.map(Duration::from_secs_f64), untold);
+        let queue = edge.0;
         let application = Application { factory, socket, fault, path };
         let shared = Shared::new(py, &port, engine.get().threads(), queue.clone(), application)?;
         let slot = Slot::receiving(port, Arc::new(Listener(Arc::downgrade(&shared))));

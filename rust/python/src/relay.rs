@@ -1,9 +1,9 @@
-//! What a gateway passes on, for Python: fields go from aiohttp's hands to the engine's without an object each.
+//! The fields that a gateway passes on, for Python: without a Python object for each.
 
 use std::borrow::Cow;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
+use penstock_engine::app::Ends;
 use penstock_engine::cache::READ;
 use penstock_engine::origin::own;
 use penstock_engine::relay::{self, Client, FillFields, Redirects};
@@ -14,13 +14,14 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use crate::errors::IntoPython;
 use crate::request::{Endpoint, Fields};
 
-/// What each side is told of the other.
+/// Which fields each side gets of the other's, and which are added.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Forwarding {
     pub(crate) policy: relay::Forwarding,
-    /// Where the response may be stored for other clients: what of a client's request is sent.
+    /// If the response may be stored for other clients: the fields of a client's request that are
+    /// sent.
     fill: Option<FillFields>,
-    /// What stands for URLs of the origin in its responses.
+    /// Replaces URLs of the origin in its responses.
     pub(crate) redirects: Option<Redirects>,
 }
 
@@ -56,13 +57,13 @@ impl From<Policy> for relay::Forwarding {
     }
 }
 
-/// Whether a target in origin-form has what a target may have, and nothing else.
+/// Whether a target is valid in origin-form.
 #[pyfunction]
 pub(crate) fn is_target(target: &str) -> bool {
     penstock_engine::wire::is_target(target)
 }
 
-/// Whether a request whose `fields` are these asks for WebSocket by all that this takes.
+/// Whether a request with these `fields` is a valid WebSocket handshake.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "extracted arguments")]
 pub(crate) fn offers_websocket(method: &str, version: (u8, u8), fields: Received<'_>) -> bool {
@@ -70,22 +71,33 @@ pub(crate) fn offers_websocket(method: &str, version: (u8, u8), fields: Received
     version.0 == 1 && penstock_engine::wire::offers_websocket(method, version.1, &fields)
 }
 
-/// Whether an origin could take the path of a target for another one.
+/// Whether an origin could resolve the path of a target to another one.
 #[pyfunction]
 pub(crate) fn has_dot_segments(target: &str) -> bool {
     penstock_engine::wire::has_dot_segments(target)
 }
 
-/// Names and values, as aiohttp's parser has them.
-type Received<'py> = Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>;
+/// Names and values, in the form of aiohttp's parser.
+pub(crate) type Received<'py> = Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>;
 
-/// A name, and what stands in place of the fields of that name; `None`: nothing.
+/// A name, and the value in place of those of the fields of that name; `None` removes them.
 pub(crate) type Replaced<'py> = (Bound<'py, PyString>, Option<Bound<'py, PyString>>);
+
+/// A field after the others of its name.
+pub(crate) type Added<'py> = (Bound<'py, PyString>, Bound<'py, PyString>);
+
+/// How the fields that an origin gets differ from those of the request.
+pub(crate) struct Changes<'py> {
+    /// In place of all fields of the request.
+    pub(crate) received: Option<Received<'py>>,
+    pub(crate) replaced: Option<Vec<Replaced<'py>>>,
+    pub(crate) added: Option<Vec<Added<'py>>>,
+}
 
 #[pymethods]
 impl Forwarding {
-    /// `fill` is a `penstock.config.Caching`, where what is answered may be stored. `redirects` is the origin, how its paths
-    /// begin there, and how they do here; without it, what the origin says of itself is not mapped.
+    /// `fill`: a `penstock.config.Caching`, if the response may be stored. `redirects`: the origin, the prefix of its
+    /// paths, and the prefix for clients; without it, URLs of the origin are not mapped.
     #[new]
     #[pyo3(signature = (policy, fill=None, redirects=None))]
     fn new(
@@ -100,64 +112,54 @@ impl Forwarding {
         Self { policy: policy.into(), fill: fill.map(Into::into), redirects }
     }
 
-    /// The fields that go to the origin. `replaced` stand in place of others of their names; `None` sends none.
-    /// `added` stand behind others of their names.
-    #[pyo3(signature = (method, received, remote, scheme, host, version, replaced, added))]
-    #[expect(clippy::too_many_arguments, reason = "what aiohttp knows of a request, each once")]
-    #[expect(clippy::needless_pass_by_value, reason = "extracted arguments")]
-    fn request_fields(
+    /// The fields that go to the origin, of an aiohttp request on a transport that is not the engine's; see [`Changes`].
+    #[pyo3(signature = (request, received, replaced, added))]
+    fn request_fields<'py>(
         &self,
-        py: Python<'_>,
-        method: &str,
-        received: Received<'_>,
-        remote: Option<&str>,
-        scheme: &str,
-        host: &Bound<'_, PyString>,
-        version: (u8, u8),
-        replaced: Option<Vec<Replaced<'_>>>,
-        added: Option<Vec<(Bound<'_, PyString>, Bound<'_, PyString>)>>,
+        request: &Bound<'py, PyAny>,
+        received: Option<Received<'py>>,
+        replaced: Option<Vec<Replaced<'py>>>,
+        added: Option<Vec<Added<'py>>>,
     ) -> PyResult<Fields> {
-        let host = wire_bytes(host)?;
-        let client = Client { address: remote, scheme, host: host.as_ref(), version };
-        self.fields(py, method, &received, &client, replaced.as_deref(), added.as_deref())
+        self.fields(request, None, Changes { received, replaced, added })
     }
 }
 
 impl Forwarding {
-    /// The fields of `request`, an aiohttp request of a client at `remote`, that go to the origin. What aiohttp works out
-    /// and remembers of a request is asked for only where somebody has set it, or nothing else says it: three
-    /// properties cost as much as all that is done here.
-    pub(crate) fn fields_of(
+    /// The fields of an aiohttp request that go to the origin. `ends`: its client is the engine's. Then a property is read
+    /// only if the application has set it, or there is no other source: three of them cost as much as all that is done here.
+    pub(crate) fn fields<'py>(
         &self,
-        request: &Bound<'_, PyAny>,
-        remote: Option<SocketAddr>,
-        replaced: Option<&[Replaced<'_>]>,
+        request: &Bound<'py, PyAny>,
+        ends: Option<Ends>,
+        changes: Changes<'py>,
     ) -> PyResult<Fields> {
         let py = request.py();
-        let received: Received<'_> = request.getattr(intern!(py, "raw_headers"))?.extract()?;
-        let remembered = request.getattr(intern!(py, "_cache"))?.cast_into::<PyDict>()?;
-        let (scheme, address) = (
-            remembered.get_item(intern!(py, "scheme"))?,
-            remembered.get_item(intern!(py, "remote"))?.filter(|address| !address.is_none()),
-        );
-        let address = match address {
-            Some(address) => Some(Cow::Owned(address.extract::<String>()?)),
-            None => remote.map(|remote| Cow::Owned(remote.ip().to_string())),
+        let received = match changes.received {
+            Some(received) => received,
+            None => request.getattr(intern!(py, "raw_headers"))?.extract()?,
         };
-        let host = match remembered.get_item(intern!(py, "host"))? {
-            None => received
-                .iter()
-                .find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(b"host"))
-                .map(|(_, value)| Cow::Borrowed(value.as_bytes())),
-            Some(_) => None,
+        let cached =
+            ends.map(|_| request.getattr(intern!(py, "_cache"))?.cast_into::<PyDict>().map_err(PyErr::from));
+        let cached = cached.transpose()?;
+        let property = |name: &Bound<'py, PyString>| match &cached {
+            Some(cached) => cached.get_item(name),
+            None => request.getattr(name).map(Some),
         };
-        let host = if let Some(host) = host {
-            host
-        } else {
-            let host = request.getattr(intern!(py, "host"))?.cast_into::<PyString>()?;
-            Cow::Owned(wire_bytes(&host)?.into_owned())
+        let scheme = property(intern!(py, "scheme"))?.map(|scheme| scheme.extract::<String>()).transpose()?;
+        let address = match property(intern!(py, "remote"))?.filter(|address| !address.is_none()) {
+            Some(address) => Some(address.extract::<String>()?),
+            None => ends.and_then(|ends| ends.remote).map(|remote| remote.ip().to_string()),
         };
-        let scheme = scheme.map(|scheme| scheme.extract::<String>()).transpose()?;
+        let sent = received.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(b"host"));
+        let host = match (property(intern!(py, "host"))?, sent) {
+            (None, Some((_, host))) => Cow::Borrowed(host.as_bytes()),
+            (Some(host), _) => Cow::Owned(wire_bytes(host.cast()?)?.into_owned()),
+            (None, None) => {
+                let host = request.getattr(intern!(py, "host"))?;
+                Cow::Owned(wire_bytes(host.cast()?)?.into_owned())
+            }
+        };
         let client = Client {
             address: address.as_deref(),
             scheme: scheme.as_deref().unwrap_or("http"),
@@ -165,30 +167,19 @@ impl Forwarding {
             version: request.getattr(intern!(py, "version"))?.extract()?,
         };
         let method = request.getattr(intern!(py, "method"))?.cast_into::<PyString>()?;
-        self.fields(py, method.to_str()?, &received, &client, replaced, None)
-    }
-
-    fn fields(
-        &self,
-        py: Python<'_>,
-        method: &str,
-        received: &Received<'_>,
-        client: &Client<'_>,
-        replaced: Option<&[Replaced<'_>]>,
-        added: Option<&[(Bound<'_, PyString>, Bound<'_, PyString>)]>,
-    ) -> PyResult<Fields> {
-        let replaced = replaced
-            .into_iter()
+        let method = method.to_str()?;
+        let replaced = changes
+            .replaced
+            .iter()
             .flatten()
             .map(|(name, value)| Ok((wire_bytes(name)?, value.as_ref().map(wire_bytes).transpose()?)))
             .collect::<PyResult<Vec<_>>>()?;
         let replaced: Vec<_> =
             replaced.iter().map(|(name, value)| (name.as_ref(), value.as_deref())).collect();
-        let received = received.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         let fill = self.fill.as_ref().and_then(|fill| fill.of_method(method));
-        let fields = self.policy.request_fields(received, client, &replaced, fill);
-        let mut fields = fields.into_python(py)?;
-        for (name, value) in added.into_iter().flatten() {
+        let received = received.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let mut fields = self.policy.request_fields(received, &client, &replaced, fill).into_python(py)?;
+        for (name, value) in changes.added.iter().flatten() {
             fields.push(&wire_bytes(name)?, &wire_bytes(value)?);
         }
         Ok(Fields(Arc::new(fields)))
@@ -202,7 +193,7 @@ impl Forwarding {
     ) -> PyResult<Bound<'py, PyList>> {
         let fields = PyList::empty(py);
         let via = self.policy.via((1, head.minor_version));
-        // Ours follows those of whom it has come through, in one field.
+        // Ours is appended to those of other proxies, in one field.
         let mut vias = Vec::new();
         for (name, value) in relay::redirected(self.redirects.as_ref(), relay::response_fields(head)) {
             if via.is_some() && name.eq_ignore_ascii_case(b"via") {
@@ -219,7 +210,8 @@ impl Forwarding {
     }
 }
 
-/// What is not UTF-8 is read as ISO 8859-1 (RFC 9110, section 5.5): aiohttp writes UTF-8, and drops surrogates.
+/// Bytes that are not UTF-8 are read as ISO 8859-1 (RFC 9110, section 5.5): aiohttp writes UTF-8, and drops
+/// surrogates.
 fn text(value: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(value) {
         return Cow::Borrowed(text);
@@ -232,7 +224,7 @@ fn text(value: &[u8]) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// The text as it stood on the wire: aiohttp decodes bytes that are not UTF-8 as lone surrogates.
+/// The bytes from the wire: aiohttp decodes bytes that are not UTF-8 as lone surrogates.
 pub(crate) fn wire_bytes<'a>(text: &'a Bound<'_, PyString>) -> PyResult<Cow<'a, [u8]>> {
     if let Ok(text) = text.to_str() {
         return Ok(Cow::Borrowed(text.as_bytes()));

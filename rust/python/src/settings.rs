@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use penstock_engine::access::{self, AccessConfig, TenantLimits};
+use penstock_engine::app::Queue;
 use penstock_engine::cache::{Cookies, Languages, Names, Policy, Query, READ, RangeFill};
 use penstock_engine::edge::{ClientLimits, EdgeConfig, ListenOptions};
 use penstock_engine::hub::{History, HubConfig, Join, Limits, LogCounted, LogStats, Slow, Terms};
@@ -26,10 +27,10 @@ use pyo3::types::PyString;
 
 use crate::errors::exception;
 
-/// An argument that is a dataclass of `penstock.config`, as the engine has it.
+/// An argument that is a dataclass of `penstock.config`, in the engine's form.
 pub(crate) struct Settings<T>(pub(crate) T);
 
-/// What a setting becomes.
+/// A type that a setting is read as.
 pub(crate) trait Setting: Sized {
     fn read(value: &Bound<'_, PyAny>) -> PyResult<Self>;
 }
@@ -90,11 +91,11 @@ fn unknown(py: Python<'_>, detail: String) -> PyErr {
     exception(py, &Code::BadConfiguration.error(detail))
 }
 
-/// What `word` stands for among `known`.
+/// The value of `word` in `known`.
 pub(crate) fn word<T: Copy>(py: Python<'_>, word: &str, known: &[(&str, T)]) -> PyResult<T> {
     known.iter().find(|(name, _)| *name == word).map(|(_, value)| *value).ok_or_else(|| {
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-        unknown(py, format!("{word:?} is none of {}", names.join(", ")))
+        unknown(py, format!("{word:?} is not one of {}", names.join(", ")))
     })
 }
 
@@ -270,17 +271,26 @@ settings! {
     RetryPolicy(from) { tries, statuses, try_timeout, hedge, resume, budget_percent, budget_per_second }
 }
 
-/// What is set where clients are served.
+/// The settings of a server of clients.
 pub(crate) struct EdgeSettings {
     pub(crate) config: EdgeConfig,
     pub(crate) listen: ListenOptions,
 }
 
-/// How the pages about the engine are served.
+/// The settings of the status pages.
 pub(crate) struct StatusSettings {
     pub(crate) hung: f64,
     pub(crate) behind: f64,
     pub(crate) scrapes: usize,
+}
+
+/// `penstock.config.Edge`: the requests that may wait for the application, and the ends of others that it is to be told.
+impl Setting for Queue {
+    fn read(from: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let waiting = get(from, intern!(from.py(), "app_waiting"))?;
+        let limit = get(from, intern!(from.py(), "app_wait"))?;
+        Ok(Self::new(waiting, limit, get(from, intern!(from.py(), "app_ends"))?))
+    }
 }
 
 impl Setting for access::Limits {

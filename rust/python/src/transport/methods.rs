@@ -1,4 +1,4 @@
-//! The methods of `asyncio.Transport`, and those that only penstock calls.
+//! The methods of `asyncio.Transport`, and others that only penstock calls.
 
 use std::sync::Arc;
 
@@ -21,33 +21,34 @@ use crate::events::{EventPolicy, policy as policy_of};
 use crate::framing::Framing;
 use crate::inspect::Inspector;
 use crate::lock;
-use crate::relay::{Forwarding, Replaced};
+use crate::relay::{Added, Changes, Forwarding, Received, Replaced};
 use crate::relay_spec::Relay;
 use crate::request::Fields;
 use crate::stream::FrameStream;
 
-/// What the kernel takes for the longest value of an option; Python has the same limit. In bytes.
+/// Bytes of the longest value of a socket option; Python has the same limit.
 const OPTION: usize = 1024;
 
-/// Linux's number on all that it runs on.
+/// Linux's number, on every architecture.
 const EBADF: i32 = 9;
 
 /// `penstock.web.handover.Rest`: how the engine sends the rest of a response.
 #[derive(FromPyObject)]
 struct Rest<'py> {
-    /// What is done with events besides.
+    /// How events are relayed.
     policy: Option<Bound<'py, EventPolicy>>,
     inspector: Option<Bound<'py, Inspector>>,
     /// Called once: how many bytes were sent, the error that ended it early or None, whether the head was sent.
     on_end: Py<PyAny>,
-    /// The loop is woken for an end without an error as well; else `on_end` is not called then.
+    /// Whether an end without an error wakes the loop; else `on_end` is not called for it.
     is_awaited: bool,
-    /// In a worker process: what says to another one who hears of the end, if this one does not live to see it.
+    /// In a worker process: describes `on_end` to another worker, which is told the end if this one has ended
+    /// before it.
     account: Option<Vec<u8>>,
 }
 
 impl Transport {
-    /// Leaves the rest of a response to the engine, after `head` if that is its own as well.
+    /// Has the engine send the rest of a response, after `head` if it sends the head too.
     fn attach(
         &self,
         py: Python<'_>,
@@ -72,7 +73,7 @@ impl Transport {
         })
     }
 
-    /// The client's socket, unless this is a worker process.
+    /// The client's socket; `None` in a worker process.
     fn socket(&self) -> PyResult<Option<ClientSocket>> {
         self.core.shared.check_thread()?;
         let state = lock(&self.core.state);
@@ -83,7 +84,7 @@ impl Transport {
         }
     }
 
-    /// Leaves something to the engine by `how`.
+    /// Has the engine send something, by `how`.
     fn leave_to_engine(&self, py: Python<'_>, how: impl FnOnce(&Far) -> PyResult<()>) -> PyResult<()> {
         {
             let state = lock(&self.core.state);
@@ -91,7 +92,7 @@ impl Transport {
             let exchange = state.exchange.as_ref().filter(|_| is_usable).ok_or_else(closing)?;
             how(&exchange.far)?;
         }
-        // Nearly always the handler is done now, and the end of its response goes with this.
+        // Nearly always the handler returns now, and the end of its response is sent with this.
         self.core.flush_soon(py);
         Ok(())
     }
@@ -180,7 +181,7 @@ impl Transport {
         if state.turn != self.turn || std::mem::replace(&mut state.reading, true) || state.closing {
             return Ok(());
         }
-        // What waits is handed over at the loop's next turn, as asyncio does.
+        // Waiting data is passed to the protocol at the loop's next turn, as in asyncio.
         if let (Some(exchange), Some(slot)) = (&state.exchange, &state.slot) {
             if exchange.body.is_some() {
                 slot.waker().wake_by_ref();
@@ -249,8 +250,8 @@ impl Transport {
         Ok(())
     }
 
-    /// Has the engine send `count` bytes of a file from `offset` on. The future becomes how many were sent, fewer only
-    /// where the file has no more. Cancelling it cancels nothing.
+    /// Has the engine send `count` bytes of a file from `offset` on. The future gives how many were sent: fewer only
+    /// if the file has no more. Cancelling it cancels nothing.
     fn send_file<'py>(
         &self,
         py: Python<'py>,
@@ -269,20 +270,20 @@ impl Transport {
         })
     }
 
-    /// The fields of `request`, which has come by this transport, that go to an origin; see `Forwarding.request_fields`.
-    #[expect(clippy::needless_pass_by_value, reason = "extracted arguments")]
-    fn request_fields(
+    /// As `Forwarding.request_fields`, for a request that this transport has received.
+    fn request_fields<'py>(
         &self,
-        request: &Bound<'_, PyAny>,
-        forwarding: &Bound<'_, Forwarding>,
-        replaced: Option<Vec<Replaced<'_>>>,
+        request: &Bound<'py, PyAny>,
+        forwarding: &Bound<'py, Forwarding>,
+        received: Option<Received<'py>>,
+        replaced: Option<Vec<Replaced<'py>>>,
+        added: Option<Vec<Added<'py>>>,
     ) -> PyResult<Fields> {
-        forwarding.get().fields_of(request, self.ends.remote, replaced.as_deref())
+        forwarding.get().fields(request, Some(self.ends), Changes { received, replaced, added })
     }
 
-    /// Has the engine answer `request` with `stream`: with a head made of the origin's, and with what follows it, events one
-    /// by one as `events` cuts them, by `rest`. `closes` if the connection is to end after it. Returns how many bytes the
-    /// head has.
+    /// Has the engine answer `request` with `stream`: a head made of the origin's, and the body, by `rest`. Event streams
+    /// are cut by `events`. `closes`: the connection ends after it. Returns the bytes of the head.
     #[expect(clippy::too_many_arguments, reason = "what a head is made of, each once")]
     fn relay(
         &self,
@@ -301,7 +302,7 @@ impl Transport {
         let (method, policy) = (method.to_str()?, policy.as_deref());
         let head = stream.get().relayed_head(forwarding.get(), method, minor_version, closes, policy);
         let RelayedHead { bytes, is_events } = head.into_python(py)?;
-        // Of what goes with a length the events are told apart as well, to be seen.
+        // An inspected body with a length is cut into events as well.
         let is_inspected = rest.inspector.as_ref().is_some_and(|inspector| inspector.get().begin(stream));
         if is_events | is_inspected {
             stream.get().set_framing(py, events.get())?;
@@ -311,9 +312,9 @@ impl Transport {
         Ok(size)
     }
 
-    /// Has the engine answer by `relay` as on a native route, from the head on and without coming here again. `target` is what
-    /// the origin is asked for. False if that cannot be, and nothing has been done: the request has a body, `engine`
-    /// is not the one of its client, or this is a worker process.
+    /// Has the engine answer by `relay` as on a native route; the loop is not woken for it again. `target`: that at the
+    /// origin. False, without an effect: the request has a body, `engine` is not that of its client, or this is a worker
+    /// process.
     fn hand_over(
         &self,
         py: Python<'_>,
@@ -339,13 +340,13 @@ impl Transport {
         Ok(true)
     }
 
-    /// Has the engine send the rest of the body from `stream`, framed as the head has said.
+    /// Has the engine send the rest of the body from `stream`, framed as in the head.
     fn attach_rest(&self, py: Python<'_>, stream: &Bound<'_, FrameStream>, rest: Rest<'_>) -> PyResult<()> {
         self.core.shared.check_thread()?;
         self.attach(py, None, stream.get(), rest)
     }
 
-    /// Has the engine serve who has been let in to a topic, as the head has said. `on_end` is as in [`Rest`].
+    /// Has the engine serve an admitted subscriber, framed as in the head. `on_end` is as in [`Rest`].
     fn attach_topic(
         &self,
         py: Python<'_>,
@@ -370,7 +371,7 @@ impl Transport {
         })
     }
 
-    /// Has the engine send `stream` as a part of the body. The future becomes how many bytes were sent.
+    /// Has the engine send `stream` as a part of the body. The future gives how many bytes were sent.
     fn attach_part<'py>(
         &self,
         py: Python<'py>,
@@ -393,8 +394,8 @@ impl Transport {
         })
     }
 
-    /// In a worker process: what is fetched next sends the rest of the request's body on, which does not come here. `told` is
-    /// called when all that does come has. False if all has come already.
+    /// In a worker process: the parent sends the rest of the request's body with the next fetch. `told` is called after the
+    /// last bytes that still pass here. False: the whole body is here already.
     fn leave_body(&self, told: Py<PyAny>) -> bool {
         let mut state = lock(&self.core.state);
         let is_here = state.turn == self.turn;
@@ -408,7 +409,7 @@ impl Transport {
         }
     }
 
-    /// Reads at most `size` bytes of an option of the client's socket. None in a worker process, which does not have it.
+    /// Reads at most `size` bytes of an option of the client's socket. `None` in a worker process, which has no socket.
     ///
     /// # Errors
     /// `OSError`: the kernel's, or `EBADF`: the response has ended.
@@ -425,7 +426,7 @@ impl Transport {
         Ok(Some(PyBytes::new(py, &value[..length])))
     }
 
-    /// Sets an option of the client's socket that is a number. In a worker process the edge does so later.
+    /// Sets an option of the client's socket to a number. In a worker process the parent sets it later.
     ///
     /// # Errors
     /// As for `get_option`.
@@ -439,14 +440,14 @@ impl Transport {
         Ok(())
     }
 
-    /// The protocol's response has ended; `free` if it takes another request behind it.
+    /// The protocol's response has ended. `free`: the protocol can take another request.
     fn end_response(&self, py: Python<'_>, free: bool) {
         if !self.is_over() {
             self.core.end_response(py, free);
         }
     }
 
-    /// Says for the access log on whose account the request is, and by the number of its code how it has failed.
+    /// Sets tenant and error code of the request for the access log.
     #[pyo3(signature = (tenant, failure))]
     fn note(&self, tenant: Option<String>, failure: Option<u16>) {
         let failure = failure.and_then(|number| {
@@ -474,9 +475,9 @@ impl Transport {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // Locked only by code that runs now: then nothing of it is garbage.
+        // If it is locked, it is in use, and not garbage.
         if let Ok(state) = self.core.state.try_lock() {
-            // What all transports of a core share is visited from one of them.
+            // The newest transport of a core visits what all of them share.
             if let Some(protocol) = state.protocol.as_ref().filter(|_| state.newest == self.turn) {
                 visit.call(&protocol.object)?;
                 visit.call(&protocol.data_received)?;
