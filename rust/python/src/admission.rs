@@ -1,5 +1,5 @@
-//! `Admission`: whether one may subscribe, asked on the event loop's thread. Who is let in is then left to an engine thread:
-//! to the one that owns its client, or to one that reads for Python; in a worker process, to its parent's.
+//! `Admission`: a request to subscribe, which is decided on the event loop's thread. An engine thread then serves the
+//! subscriber: the one that owns its client, or one that reads for Python; for a worker process, a thread of the parent.
 
 use std::pin::Pin;
 use std::sync::Mutex;
@@ -15,10 +15,10 @@ use crate::errors::{IntoPython, exception};
 use crate::lock;
 use crate::port::Slot;
 
-/// What was decided, and where.
+/// The decision, and the process that has made it.
 pub(crate) enum Decision {
     Here(hub::Admission),
-    /// By the parent of this worker process: a head, and then the events.
+    /// The parent of this worker process: a head, and then the events.
     Afar(Stream),
 }
 
@@ -31,11 +31,11 @@ impl Decision {
     }
 }
 
-/// Who has been let in.
+/// A subscriber that was admitted.
 pub(crate) enum Guest {
-    /// Until the lease has run out, if there is one.
+    /// Until the lease expires, if there is one.
     Here(Box<Admitted>, Option<Lease>),
-    /// The parent of this worker process knows it.
+    /// A subscriber of the parent of this worker process.
     Afar(Stream),
 }
 
@@ -44,7 +44,7 @@ type Asking = Pin<Box<dyn Future<Output = Result<Decision>> + Send>>;
 enum State {
     Asking(Asking),
     Decided(Decision),
-    /// Given away, or of no use any more.
+    /// Taken, or closed.
     Over,
 }
 
@@ -65,7 +65,7 @@ impl Admission {
         Self { state: Mutex::new(State::Asking(Box::pin(asking))), lease, slot }
     }
 
-    /// Who has been let in, for somebody to serve.
+    /// Takes the admitted subscriber, to serve it.
     pub(crate) fn take(&self, py: Python<'_>) -> PyResult<Guest> {
         let state = std::mem::replace(&mut *lock(&self.state), State::Over);
         match state {
@@ -73,11 +73,11 @@ impl Admission {
                 Ok(Guest::Here(admitted, self.lease.clone()))
             }
             State::Decided(Decision::Afar(stream)) => Ok(Guest::Afar(stream)),
-            _ => Err(exception(py, &Code::StreamClosed.error("nobody waits to be served by this admission"))),
+            _ => Err(exception(py, &Code::StreamClosed.error("this admission has been used, or closed"))),
         }
     }
 
-    /// Whether it is decided; if not, the slot is woken when that may have changed.
+    /// Whether it is decided. If not, the slot is woken when that may have changed.
     fn poll(&self) -> Result<bool> {
         let mut state = lock(&self.state);
         let State::Asking(asking) = &mut *state else { return Ok(true) };
@@ -92,18 +92,20 @@ impl Admission {
 
 #[pymethods]
 impl Admission {
-    /// Goes on. None: it is decided; else a future of when to ask again.
+    /// Drives the decision. `None`: it is decided; else a future, after which the caller asks
+    /// again.
     fn step<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         if self.poll().into_python(py)? {
             return Ok(None);
         }
         let future = self.slot.park(py)?;
-        // What came before the future was there.
+        // A wake-up before the future existed would be lost.
         let is_decided = self.poll().into_python(py)?;
         Ok(Some(future).filter(|_| !is_decided))
     }
 
-    /// Status and fields of the response; none before it is decided, and once somebody serves it.
+    /// Status and fields of the response; `None` before the decision, and after the subscriber was
+    /// taken.
     fn head(&self) -> Option<(u16, Vec<(String, String)>)> {
         let state = lock(&self.state);
         let State::Decided(decision) = &*state else { return None };

@@ -1,4 +1,4 @@
-//! What `await` drives: one object per stream and purpose, made once and handed out again for every frame.
+//! `Awaitable`: what `await` drives. There is one for each stream and purpose, used again for every frame.
 //!
 //! A result that is ready completes in the same call, with no future and no turn of the loop. An empty stream parks
 //! one future in the stream's [`Slot`]. A frame leaves the queue only in the call that returns it, so a cancelled
@@ -23,7 +23,7 @@ use crate::lock;
 use crate::port::Slot;
 use crate::relay::Forwarding;
 
-/// After this many results without a turn of the loop, one is taken, so that a fast origin cannot starve the rest.
+/// Results without a turn of the loop; then the task yields, so that a fast origin cannot starve other tasks.
 const RUN: usize = 64;
 
 /// The same in bytes: about what a loop's own transports read in one turn.
@@ -33,13 +33,13 @@ const RUN_BYTES: usize = 1024 * 1024;
 pub(crate) enum Want {
     /// The response head; produces `None`.
     Head(Arc<Stream>),
-    /// The same; interim responses before it are given to somebody as a client gets them.
+    /// The same; the callable gets the bytes of each interim response before it.
     RelayedHead(Arc<Stream>, Py<Forwarding>, Py<PyAny>),
     /// One frame.
     Frame(Arc<Stream>),
-    /// A list of what is ready, at least one frame and at most so many.
+    /// A list of the ready frames: at least one, and at most this number.
     Batch(Arc<Stream>, usize),
-    /// Room for so many bytes of a request body; produces `None`.
+    /// Room for this number of bytes of a request body; produces `None`.
     Room(Arc<std::sync::Mutex<Option<Feed>>>, penstock_engine::pool::Pool, usize),
 }
 
@@ -57,7 +57,7 @@ impl Awaitable {
         Self { want, slot, run: AtomicUsize::new(0), run_bytes: AtomicUsize::new(0) }
     }
 
-    /// Counts a result that needed no waiting; whether it is time for a turn of the loop.
+    /// Whether it is time for a turn of the loop. If so, begins to count again.
     fn run_is_over(&self) -> bool {
         // Relaxed: only the one consumer counts.
         let over =
@@ -69,7 +69,7 @@ impl Awaitable {
     }
 
     fn ran(&self, bytes: usize) {
-        // Two steps and not `fetch_add`, which locks the bus: only the one consumer counts.
+        // Not `fetch_add`, which locks the bus: only the one consumer counts.
         self.run.store(self.run.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.run_bytes.store(self.run_bytes.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
     }
@@ -108,7 +108,7 @@ impl Awaitable {
             },
             Want::RelayedHead(stream, forwarding, write) => {
                 let head = stream.poll_head(context);
-                // Looked at behind the head: those that came with it, from the engine's thread, are there then.
+                // After the poll of the head: then the interim responses that came with it are there.
                 for head in stream.take_interim() {
                     let via = forwarding.get().policy.via((1, head.minor_version));
                     write.bind(py).call1((PyBytes::new(py, &encode_interim(&head, via.as_deref())),))?;

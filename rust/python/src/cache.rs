@@ -1,4 +1,4 @@
-//! `Cache` and `Caching`: what an engine keeps of what it fetches, and how a route and a request use it.
+//! `Cache` and `Caching`: the responses that an engine stores, and how a route or a request uses them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::errors::{IntoPython, exception};
 use crate::record::record;
 use crate::settings::Settings;
 
-/// What is stored.
+/// The stored responses of an engine.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Cache(Arc<store::Cache>);
 
 #[pymethods]
 impl Cache {
-    /// `memory` is in bytes, of the engine's pool; `variants` the most of one key; `disk` is a directory, how many bytes its files take at most, and for how
-    /// many seconds anybody waits for it.
+    /// `memory`: bytes of the engine's pool. `variants`: of one key, at most. `disk`: a directory, the bytes of its files
+    /// at most, and the seconds to wait for an operation.
     #[new]
     #[pyo3(signature = (engine, memory, variants, disk))]
     fn new(
@@ -41,8 +41,8 @@ impl Cache {
         Ok(Self(engine.get().cache(py, memory, variants, disk.as_ref())?))
     }
 
-    /// Writes what is in memory alone to the disk, for so many seconds at most, and lets go of the directory. The
-    /// engine's threads must have ended. False if the disk hangs, and the directory stays taken.
+    /// Writes responses that are in memory alone to the disk, for `within` seconds at most, and unlocks the
+    /// directory. The engine's threads must have ended. False if the disk hangs: the directory stays locked.
     fn close(&self, py: Python<'_>, within: f64) -> bool {
         py.detach(|| self.0.close(Duration::from_secs_f64(within)))
     }
@@ -107,7 +107,7 @@ impl Cache {
                 return Err(exception(py, &Code::BadConfiguration.error(detail)));
             }
         };
-        // Without the interpreter: it looks at all that is stored.
+        // Without the interpreter: it visits every stored response.
         py.detach(|| self.0.purge(purge, soft)).into_python(py)
     }
 
@@ -129,7 +129,7 @@ impl Cache {
     }
 }
 
-/// How a route uses a cache, and under which name that is counted.
+/// How a route uses a cache, and the name that its requests are counted under.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Caching(pub(crate) store::Caching);
 
@@ -141,7 +141,7 @@ impl Caching {
     }
 }
 
-/// What `penstock.config.Overrides` says of one request.
+/// `penstock.config.Overrides`.
 #[derive(FromPyObject)]
 pub(crate) struct OverrideSettings {
     key: Option<String>,

@@ -1,4 +1,4 @@
-//! `Site` and `Route`: how Python has the engine listen, and says what it answers alone.
+//! `Site` and `Route`: listeners of the engine, and the routes that it answers alone.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ use crate::relay_spec::{Handles, RelaySpec};
 use crate::settings::{EdgeSettings, Settings};
 use crate::transport::shared::Shared;
 
-/// A request that the engine answers alone, who is called with its end, and who decides about it.
+/// A native route, the callback for the ends of its requests, and its gate.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Route(Arc<EdgeRoute>, Option<Py<PyAny>>, Option<Py<Gate>>);
 
@@ -55,11 +55,11 @@ impl Route {
     }
 }
 
-/// The limits of a route that the event loop's own transports serve.
+/// The limits of a route, for transports of the event loop's own.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Limiter(EdgeLimiter);
 
-/// A request that a limiter has let in.
+/// A request that a limiter has admitted.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Entered(Mutex<Option<EdgeEntered>>);
 
@@ -70,7 +70,7 @@ impl Limiter {
         Self(EdgeLimiter::new(name, limits.into()))
     }
 
-    /// Counts a request, until `leave` is called on what this returns.
+    /// Counts a request, until `leave` is called on the result.
     fn enter(&self, py: Python<'_>) -> PyResult<Entered> {
         Ok(Entered(Mutex::new(Some(self.0.enter().into_python(py)?))))
     }
@@ -84,22 +84,22 @@ impl Entered {
     }
 }
 
-/// One way in. Closed with its engine, if not before.
+/// The listeners of a server, and their connections. Closed with its engine, if not before.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Site {
     shared: Arc<EdgeSite>,
     threads: Arc<Threads>,
     engine: Py<Engine>,
     options: ListenOptions,
-    /// Who tells what became of requests on native routes. Weak: it leads to Python objects, which lead back here.
+    /// Reports the ends of requests on native routes. Weak: it leads to Python objects, which lead back here.
     lane: Option<Weak<Shared>>,
-    /// Where the last to end wakes who waits for that.
+    /// Woken when the last request ends.
     idle: Mutex<Option<Slot>>,
-    /// Those before its routes, which ask for as long as they are here.
+    /// The gates of its routes, which keeps their hooks listening.
     gates: Mutex<Vec<Py<Gate>>>,
 }
 
-/// What a site has counted.
+/// The counts of a site.
 #[pyclass(frozen, get_all, module = "penstock._native")]
 pub(crate) struct SiteCounts {
     /// Connections that are open.
@@ -112,7 +112,7 @@ pub(crate) struct SiteCounts {
     refused: u64,
 }
 
-/// The lines of an access log, until Python takes them.
+/// Lines of an access log that wait for Python.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct AccessLog(Arc<Log>);
 
@@ -123,28 +123,28 @@ impl AccessLog {
         Self(Arc::new(Log::kept()))
     }
 
-    /// Waits for lines: those that have come, and how many were dropped behind them. None once it is closed and they have
-    /// all been taken. Waits without the interpreter's lock.
+    /// Waits for lines without the interpreter's lock. Returns them, and the number of lines dropped after them; `None`
+    /// if the log is closed and empty.
     fn take(&self, py: Python<'_>) -> Option<(Vec<String>, u64)> {
         let log = Arc::clone(&self.0);
         let (lines, dropped) = py.detach(move || log.take())?;
         Some((String::from_utf8_lossy(&lines).lines().map(str::to_owned).collect(), dropped))
     }
 
-    /// No more lines come.
+    /// Closes the log.
     fn close(&self) {
         self.0.close();
     }
 }
 
-/// Where lines of an access log go.
+/// The target of an access log.
 #[derive(FromPyObject)]
 enum LogTarget<'py> {
     Kept(Bound<'py, AccessLog>),
     Path(PathBuf),
 }
 
-/// What the engine answers alone.
+/// A route that the engine answers alone.
 #[derive(FromPyObject)]
 enum Answering<'py> {
     Relay(Bound<'py, Route>),
@@ -184,8 +184,8 @@ fn gates(py: Python<'_>, routes: &[Answering<'_>]) -> Vec<Py<Gate>> {
 
 #[pymethods]
 impl Site {
-    /// `access_log` is the path of a file, or `-` for standard error, or others take its lines. With `own_log` the
-    /// application logs what it answers by itself.
+    /// `access_log`: the path of a file, `-` for standard error, or an [`AccessLog`]. With `own_log` the
+    /// application logs its own answers.
     #[new]
     #[pyo3(signature = (engine, settings, natives, access_log, lane, own_log = false))]
     #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
@@ -199,7 +199,7 @@ impl Site {
         own_log: bool,
     ) -> PyResult<Self> {
         let (supplies, threads) = engine.get().lend(py)?;
-        // Where there is a loop, it is told of origins that fail. A site needs none before it is waited for.
+        // If a loop is running, origins that fail are logged there. A site needs no loop before `idle`.
         let _ = engine.get().port(py);
         let log = access_log
             .map(|target| match target {
@@ -227,7 +227,7 @@ impl Site {
         })
     }
 
-    /// Listens to an address, and returns it with the port that it got.
+    /// Listens to an address, and returns it with the bound port.
     fn listen_tcp(&self, py: Python<'_>, address: &str, port: u16) -> PyResult<(String, u16)> {
         self.engine.get().check(py)?;
         let Ok(ip) = address.parse::<IpAddr>() else {
@@ -249,7 +249,7 @@ impl Site {
         Ok(())
     }
 
-    /// Accepts on a socket that is bound, or listens already, by a duplicate of its descriptor.
+    /// Listens on a duplicate of a bound or listening socket.
     fn listen_fd(&self, py: Python<'_>, descriptor: i32) -> PyResult<()> {
         let descriptor = penstock_engine::duplicate(descriptor).map_err(os_error)?;
         self.engine.get().check(py)?;
@@ -265,17 +265,17 @@ impl Site {
         Ok(())
     }
 
-    /// Takes no new connection; those that are open end with the response that is under way.
+    /// Takes no new connection. Open connections end after the response in progress.
     fn drain(&self) {
         self.shared.drain();
     }
 
-    /// Cuts off every connection.
+    /// Closes every connection.
     fn close(&self) {
         self.shared.close();
     }
 
-    /// A future that is done when no request is being answered. Only one may be waited for at a time.
+    /// A future that is done when no request is being answered. A second one replaces the first.
     fn idle<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let port = self.engine.get().port(py)?;
         let slot = Slot::new(port);
@@ -293,7 +293,7 @@ impl Site {
         self.shared.active()
     }
 
-    /// Lane, route and number of requests that are being answered.
+    /// Lane, route and number of the requests that are being answered.
     fn waited_for(&self) -> Vec<(&'static str, String, u64)> {
         self.shared.waited_for()
     }

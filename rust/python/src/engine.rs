@@ -38,9 +38,9 @@ pub(crate) struct Engine {
     origins: Vec<Arc<Origins>>,
     notices: Arc<Notices>,
     telling: Mutex<Telling>,
-    /// Ports of the loops that this engine was used on; the latest first.
+    /// Ports of the loops that have used this engine; the latest first.
     ports: Mutex<Vec<Py<LoopPort>>>,
-    /// Set before the ports are let go of: one that was taken after that would never be.
+    /// Set before the ports are released: a port that was taken after that would never be released.
     closed: AtomicBool,
     requests: AtomicU64,
     ledger: Arc<Ledger>,
@@ -49,7 +49,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// What knows all that counts something.
+    /// All sources of the metrics.
     pub(crate) fn board(&self) -> &Arc<Board> {
         &self.board
     }
@@ -71,7 +71,7 @@ impl Engine {
         Ok(port.unbind())
     }
 
-    /// Has what there is to say of origins be told on the loop of `port` from now on.
+    /// Logs notices of origins on the loop of `port` from now on.
     fn tell_on(&self, py: Python<'_>, port: Py<LoopPort>) {
         let mut telling = lock(&self.telling);
         let Some(tell) = telling.tell.as_ref().map(|tell| tell.clone_ref(py)) else { return };
@@ -115,7 +115,7 @@ impl Engine {
         Arc::clone(&self.threads)
     }
 
-    /// What a site needs of the engine.
+    /// The parts of the engine that a site needs.
     pub(crate) fn lend(&self, py: Python<'_>) -> PyResult<(Supplies, Arc<Threads>)> {
         self.check(py)?;
         let supplies = Supplies {
@@ -130,7 +130,7 @@ impl Engine {
         Ok((supplies, Arc::clone(&self.threads)))
     }
 
-    /// A cache of so many bytes in the engine's pool, and so many variants of one key, and a disk's.
+    /// A cache of `memory` bytes in the engine's pool, with `variants` of one key at most.
     pub(crate) fn cache(
         &self,
         py: Python<'_>,
@@ -148,7 +148,7 @@ impl Engine {
         Ok(cache)
     }
 
-    /// A request begins.
+    /// Counts a request.
     pub(crate) fn count_request(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
@@ -162,13 +162,13 @@ impl Engine {
         Arc::clone(&self.meter)
     }
 
-    /// The two ends of a body that is cut by `framing`.
+    /// The two ends of a body that `framing` cuts.
     pub(crate) fn channel(&self, py: Python<'_>, framing: &Cut) -> PyResult<(Feed, Stream)> {
         self.check(py)?;
         Ok(channel(&self.pool, self.flow, framing, &self.meter))
     }
 
-    /// Starts `start`, which feeds a stream cut by `framing`, on an engine thread; `None`: on the next one.
+    /// Runs `start`, which feeds a stream cut by `framing`, on an engine thread; `None`: on the next one.
     pub(crate) fn feed_stream<F>(
         &self,
         py: Python<'_>,
@@ -186,7 +186,7 @@ impl Engine {
         Ok(Source::new(stream, port))
     }
 
-    /// Has the events of `stream` published where `claim` says.
+    /// Publishes the events of `stream` to the topic of `claim`.
     pub(crate) fn feed_topic(&self, claim: hub::Claim, stream: Stream, error_event: String) {
         let notices = Arc::clone(&self.notices);
         let note = move |error: &Error| {
@@ -197,7 +197,7 @@ impl Engine {
         self.threads.spawn(self.threads.pick(), || hub::feed(claim, stream, error_event, note));
     }
 
-    /// Starts `read`, a source that is not HTTP, on the next thread.
+    /// Runs `read`, a source that is not HTTP, on the next thread.
     fn begin<R>(
         &self,
         py: Python<'_>,
@@ -316,7 +316,7 @@ impl Engine {
         )
     }
 
-    /// What `upstream` comes to is among the metrics from now on.
+    /// Adds the counts of `upstream` to the metrics.
     fn add_upstream(&self, upstream: &Bound<'_, Upstream>) {
         self.board.add_upstream(upstream.get().shared());
     }
@@ -329,7 +329,7 @@ impl Engine {
         Ok(py.detach(|| self.board.metrics(format)))
     }
 
-    /// Tells the threads to drop everything. Idempotent, does not wait.
+    /// Tells the threads to drop everything, and does not wait. Idempotent.
     fn stop(&self) {
         // Relaxed: to close an engine while another thread begins to use it is the caller's race.
         self.closed.store(true, Ordering::Relaxed);
@@ -348,14 +348,14 @@ impl Engine {
         }
     }
 
-    /// Stops, waits, and lets go of the event loops.
+    /// Stops, waits, and releases the event loops.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.stop();
         self.join(py);
         let ports = std::mem::take(&mut *lock(&self.ports));
         if self.pool.dead() {
-            // A forked child shares eventfd and epoll instance with its parent: to take its reader out here would
-            // take it out there.
+            // A forked child shares eventfd and epoll instance with its parent: to remove the reader here would
+            // remove it there.
             return Ok(());
         }
         let Telling { tell, slot } = std::mem::take(&mut *lock(&self.telling));
@@ -369,7 +369,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Has `tell` called with what there is to say of origins that fail, on the loops that the engine is used on.
+    /// Calls `tell` with each notice of an origin, on the loop that used the engine last.
     fn tell_of_origins(&self, tell: Py<PyAny>) {
         lock(&self.telling).tell = Some(tell);
     }

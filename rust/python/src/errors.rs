@@ -1,4 +1,4 @@
-//! The one place where an engine error becomes a Python exception.
+//! Makes Python exceptions of engine errors.
 
 use penstock_engine::{Code, Error};
 use pyo3::exceptions::PyOSError;
@@ -54,7 +54,8 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
     }
 }
 
-/// The operating system's error as Python raises its own: with `errno`, and without the number in the words.
+/// The operating system's error in the form of Python's own: with `errno`, and without the number in the
+/// text.
 pub(crate) fn os_error(error: std::io::Error) -> PyErr {
     let words = error.to_string();
     match error.raw_os_error() {

@@ -1,4 +1,5 @@
-//! What is done with event streams, and with bodies whose clients leave, as handles: their places are counted once.
+//! Handles of the policies for event streams, and for bodies whose clients disconnect. All users of a handle share
+//! its limit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ struct DrainSettings {
     concurrency: usize,
 }
 
-/// How bodies are read on whose clients have left.
+/// How bodies are read on after their clients have disconnected.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Drain(Arc<events::Drain>);
 
@@ -27,12 +28,12 @@ impl Drain {
     }
 }
 
-/// What becomes of a body when its client leaves.
+/// What to do with a body after its client has disconnected.
 pub(crate) fn leave(drain: Option<&Bound<'_, Drain>>) -> Leave {
     drain.map_or(Leave::Cancel, |drain| Leave::Drain(Arc::clone(&drain.get().0)))
 }
 
-/// `penstock.config.EventRelay`, validated there, but for what becomes of a stream when its client leaves.
+/// `penstock.config.EventRelay`, validated there, without its `drain`.
 #[derive(FromPyObject)]
 struct EventSettings {
     heartbeat: Option<f64>,
@@ -41,7 +42,7 @@ struct EventSettings {
     error_event: Option<String>,
 }
 
-/// What is done with event streams besides relaying them.
+/// How event streams are relayed.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct EventPolicy(pub(crate) Arc<events::Policy>);
 
@@ -61,7 +62,7 @@ impl EventPolicy {
         }))
     }
 
-    /// The fields that the head of an event stream has where the origin says nothing else.
+    /// Default fields of the head of an event stream.
     fn fields(&self) -> Vec<(&'static str, &'static str)> {
         let text = |bytes| std::str::from_utf8(bytes).unwrap_or_default();
         self.0.fields().iter().map(|(name, value)| (text(name), text(value))).collect()

@@ -16,13 +16,13 @@ use pyo3::types::{PyBytes, PyMemoryView, PySlice};
 use crate::buffer;
 use crate::lock;
 
-/// Who keeps the bytes: the delivery itself, or the frame that this one is a part of.
+/// The owner of the bytes: the delivery, or the frame that this one is a part of.
 enum Owner {
     Delivery(Delivery),
     Part(Part),
 }
 
-/// A range of a frame, which counts it as an export for as long as it lives.
+/// A range of a frame, which counts as an export of that frame.
 pub(crate) struct Part {
     slice: Slice,
     parent: Py<Frame>,
@@ -91,7 +91,7 @@ impl Frame {
         state.owner.as_ref().map(|owner| use_slice(owner.slice())).ok_or_else(released)
     }
 
-    /// The range that `find` tells of the frame's bytes.
+    /// The range of the frame's bytes that `find` returns.
     fn take_part(
         slf: &Bound<'_, Self>,
         find: impl FnOnce(&[u8]) -> Option<Range<usize>>,
@@ -114,7 +114,7 @@ impl Frame {
         Self::take_part(slf, |bytes| buffer::range_within(bytes, address, length))
     }
 
-    /// The line in which requests wait for the connection that its stream is fed over; 0 for none.
+    /// The line of requests that wait for the connection of its stream; 0 without one.
     pub(crate) fn line(&self) -> usize {
         lock(&self.state).owner.as_ref().map_or(0, Owner::line)
     }

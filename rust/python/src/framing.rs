@@ -1,4 +1,4 @@
-//! How a body is to be cut, as Python hands it over. Validated in `penstock.framing`.
+//! How a body is cut into frames. Validated in `penstock.framing`.
 
 use penstock_engine::framing;
 use pyo3::prelude::*;

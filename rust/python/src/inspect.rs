@@ -1,4 +1,4 @@
-//! What responses are looked at for, what was seen of one, and what those of a route come to.
+//! Inspection: its rules, the inspection of one response, and the counts of a route.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Waker;
@@ -34,7 +34,7 @@ struct InspectionSettings {
     max_response: usize,
 }
 
-/// What responses are looked at for.
+/// The rules of an inspection.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Inspection(Arc<Rules>);
 
@@ -74,7 +74,7 @@ impl Inspection {
         self.0.amends(content_type.map(str::as_bytes), content_encoding.map(str::as_bytes))
     }
 
-    /// A request's body with what is added to it; `None` if it stays as it is.
+    /// The amended body of a request; `None` if there is nothing to amend.
     fn amend<'py>(&self, py: Python<'py>, body: &Bound<'py, PyBytes>) -> Option<Bound<'py, PyBytes>> {
         let amended = self.0.amendment.as_ref()?.apply(body.as_bytes())?;
         Some(PyBytes::new(py, &amended))
@@ -122,29 +122,29 @@ fn histogram<'py>(
     record!(py, "penstock.stats", Histogram { bounds, counts, sum: histogram.sum.as_secs_f64() })
 }
 
-/// What the responses of a route come to.
+/// The counts of the inspected responses of a route.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Counts {
     name: String,
     sums: Arc<inspect::Counts>,
-    /// An engine knows of them, which says them among its metrics.
+    /// Set after they were added to the metrics of an engine.
     known: OnceLock<()>,
 }
 
 #[pymethods]
 impl Counts {
-    /// Of the route of that name.
+    /// For the route of that name.
     #[new]
     fn new(name: String) -> Self {
         Self { name, sums: Arc::default(), known: OnceLock::new() }
     }
 
-    /// The metrics of `engine` have the counts from now on.
+    /// Adds the counts to the metrics of `engine`.
     fn add_to(&self, engine: &Bound<'_, Engine>) {
         self.add_to_board(engine.get().board());
     }
 
-    /// Adds what another process has counted.
+    /// Adds the counts of another process.
     fn add(&self, py: Python<'_>, stats: InspectionSums) -> PyResult<()> {
         let InspectionSums { streams, responses, hidden, with_usage, events, bytes, .. } = stats;
         let first = stats.first_token.read(py)?;
@@ -178,32 +178,32 @@ impl Counts {
 }
 
 impl Counts {
-    /// Only one engine has them: the first call counts.
+    /// Only the first call has an effect, so that one engine alone has them.
     pub(crate) fn add_to_board(&self, board: &Board) {
         self.known.get_or_init(|| board.add_inspected(&self.name, &self.sums));
     }
 }
 
-/// What both are for a route whose requests the engine answers alone.
+/// The rules and the counts of a native route.
 pub(crate) type Inspected<'py> = (Bound<'py, Inspection>, Bound<'py, Counts>);
 
 pub(crate) fn parts((inspection, counts): &Inspected<'_>) -> (Arc<Rules>, Arc<inspect::Counts>) {
     (Arc::clone(&inspection.get().0), Arc::clone(&counts.get().sums))
 }
 
-/// What is known of one response.
+/// The inspection of one response.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Inspector {
     pub(crate) response: inspect::Inspector,
     port: Py<LoopPort>,
-    /// Where the end wakes who waits for it.
+    /// Woken at the end of the response.
     over: Mutex<Option<Slot>>,
 }
 
 #[pymethods]
 impl Inspector {
-    /// Of the response to a request that begins to be sent now, and was amended or not; for the client of `near`, if that is
-    /// the engine's.
+    /// For the response to a request that is sent now. `amended`: the request was amended. `near`: the transport of its
+    /// client, if that is the engine's.
     #[new]
     #[pyo3(signature = (engine, inspection, counts, amended, near))]
     fn new(
@@ -222,27 +222,27 @@ impl Inspector {
         Ok(Self { response, port: engine.port(py)?, over: Mutex::new(None) })
     }
 
-    /// The response has the head of `stream`. Whether it has to be cut into events.
+    /// Takes the head of `stream`. Returns whether the body must be cut into events.
     pub(crate) fn begin(&self, stream: &Bound<'_, FrameStream>) -> bool {
         stream.get().head().is_some_and(|head| begin_inspection(&self.response, &head.head))
     }
 
-    /// A future that is done when the response is over, for whoever has left it to the engine.
+    /// A future that is done when the response is over.
     fn over<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         over(py, &self.port, &self.over, |waker| self.response.is_over(waker))
     }
 
-    /// The response is over: what was seen of it.
+    /// Ends the inspection, and returns its report.
     fn report(&self, py: Python<'_>) -> Report {
         Report::new(py, &self.response.end(Instant::now()))
     }
 }
 
-/// What is known of one response in a worker process, whose parent has it fetched and inspected.
+/// The inspection of one response in a worker process, whose parent fetches and inspects it.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Expected {
     report: Mutex<app::Expected>,
-    /// Until it is asked for.
+    /// Until the request is sent.
     inspection: Mutex<Option<app::Inspection>>,
     port: Py<LoopPort>,
     /// Where the end wakes who waits for it.
@@ -251,7 +251,7 @@ pub(crate) struct Expected {
 
 #[pymethods]
 impl Expected {
-    /// Of the response to a request that was amended or not.
+    /// `amended`: the request was amended.
     #[new]
     #[pyo3(signature = (engine, amended))]
     fn new(py: Python<'_>, engine: &Bound<'_, Engine>, amended: bool) -> PyResult<Self> {
@@ -271,25 +271,26 @@ impl Expected {
 
     /// A future that is done when the response is over.
     fn over<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        // What was not asked for is over.
+        // The response to a request that was never sent is over.
         drop(self.begin());
         over(py, &self.port, &self.over, |waker| lock(&self.report).wait_over(waker))
     }
 
-    /// What was seen of it, once it is over; `None` before, and where nobody could say.
+    /// The report; `None` before the end, or if the parent has sent none.
     fn report(&self, py: Python<'_>) -> Option<Report> {
         lock(&self.report).report().map(|report| Report::new(py, report))
     }
 }
 
 impl Expected {
-    /// What goes with the request.
+    /// The inspection to send with the request.
     pub(crate) fn begin(&self) -> Option<app::Inspection> {
         lock(&self.inspection).take()
     }
 }
 
-/// A future that is done when `is_over` is true, which has the waker in `place` woken else.
+/// A future that is done when `is_over` returns true, or wakes the slot that this puts into
+/// `place`.
 fn over<'py>(
     py: Python<'py>,
     port: &Py<LoopPort>,
@@ -306,7 +307,7 @@ fn over<'py>(
     Ok(future)
 }
 
-/// How a stream ends that is read for no client.
+/// The end of a stream that is read without a client.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Watched {
     end: Arc<Mutex<End>>,
@@ -317,13 +318,13 @@ pub(crate) struct Watched {
 
 #[derive(Default)]
 struct End {
-    /// Bytes, and why they were not all.
+    /// The bytes that were read, and the error that ended them early.
     outcome: Option<(u64, Option<Error>)>,
     waker: Option<Waker>,
 }
 
 impl Watched {
-    /// With what is to be told of the end.
+    /// Also returns the callback for the end.
     pub(crate) fn new(port: Py<LoopPort>) -> (Self, Ended) {
         let end = Arc::<Mutex<End>>::default();
         let told = Arc::clone(&end);
@@ -352,7 +353,7 @@ impl Watched {
         })
     }
 
-    /// Bytes that were read, and the error that ended them; `None` before the end.
+    /// The bytes that were read, and the error that ended them early; `None` before the end.
     fn outcome(&self, py: Python<'_>) -> Option<(u64, Option<PyErr>)> {
         let end = lock(&self.end);
         let (bytes, error) = end.outcome.as_ref()?;

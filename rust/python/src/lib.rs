@@ -1,8 +1,8 @@
 //! `penstock._native`: what Python sees of the engine.
 //!
-//! Only this crate knows both sides. Engine threads never enter it: they wake a [`port::LoopPort`] through a plain
-//! [`std::task::Waker`], and everything Python is made on the event loop's thread. All classes are frozen and keep
-//! their state in locks and atomics, so nothing here relies on the GIL.
+//! Only this crate knows both sides. Engine threads never run its code: they wake a [`port::LoopPort`] through a
+//! plain [`std::task::Waker`], and Python objects are made on the event loop's thread. All classes are frozen and
+//! keep their state in locks and atomics, so nothing here relies on the GIL.
 
 mod access;
 mod admission;
@@ -113,8 +113,8 @@ mod _native {
     }
 }
 
-/// Locks, and ignores poisoning: a panic has already become a Python exception, and no critical section here leaves
-/// its data half changed.
+/// Locks, and ignores poisoning: a panic becomes a Python exception, and no critical section here leaves its data
+/// half changed.
 fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! What there is to log about origins, on its way from engine threads to Python.
+//! Log notices about origins, on their way from engine threads to Python.
 
 use std::sync::Arc;
 

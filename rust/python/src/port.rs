@@ -1,10 +1,9 @@
 //! How engine threads wake an event loop: one eventfd per loop, one system call per burst.
 //!
-//! A stream that waits keeps an `asyncio.Future` in its slot here and gives the engine a plain waker that knows the
-//! slot's number. Waking pushes the number to the mailbox and makes the eventfd readable, unless it already is. The
-//! loop's reader callback then completes all futures of the burst. What has a slot for good, such as a transport, is
-//! called instead ([`Receive`]). Nothing that an engine thread can drop holds a
-//! Python object.
+//! A waiting stream keeps an `asyncio.Future` in its slot here, and gives the engine a plain waker that has the
+//! slot's number. A wake-up pushes the number to the mailbox and makes the eventfd readable, unless it already is.
+//! The loop's reader callback then completes all futures of the burst. A permanent owner of a slot, such as a
+//! transport, is called instead ([`Receive`]). An engine thread never drops a Python object.
 
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -25,10 +24,10 @@ use crate::lock;
 /// The half that engine threads see.
 struct Mailbox {
     event: Arc<EventFd>,
-    /// The eventfd is readable, or about to be; whoever adds a slot need not write to it.
+    /// The eventfd is readable, or about to be: adding a slot needs no write to it.
     signalled: AtomicBool,
     slots: Mutex<Vec<usize>>,
-    /// What holds objects of Python's that the engine no longer reads.
+    /// Python objects that the engine no longer reads.
     returned: Mutex<Vec<Box<dyn Send>>>,
     wakeups: AtomicU64,
 }
@@ -39,7 +38,7 @@ impl Mailbox {
         self.signal();
     }
 
-    /// Has the loop drop it: an engine thread may not enter the interpreter.
+    /// Has the loop drop `held`: an engine thread may not enter the interpreter.
     fn give_back(&self, held: Box<dyn Send>) {
         let first = {
             let mut returned = lock(&self.returned);
@@ -52,7 +51,8 @@ impl Mailbox {
     }
 
     fn signal(&self) {
-        // AcqRel pairs with the Release store in `take`: who sees `false` pushed after the loop's last look.
+        // AcqRel pairs with the Release store in `take`: a thread that reads `false` has pushed after the
+        // loop's last look.
         if !self.signalled.swap(true, Ordering::AcqRel) {
             signal_soon(&self.event);
         }
@@ -61,14 +61,14 @@ impl Mailbox {
     fn take(&self) -> Vec<usize> {
         self.wakeups.fetch_add(1, Ordering::Relaxed);
         self.event.clear();
-        // Cleared before the slots are taken: a slot pushed between the two signals anew and is found at once or
-        // at the next call. The other order would lose it. The lock of `slots` orders the two.
+        // Cleared before the slots are taken: a slot that is pushed in between signals again, and is found now
+        // or at the next call. The other order would lose it. The lock of `slots` orders the two.
         self.signalled.store(false, Ordering::Release);
         std::mem::take(&mut *lock(&self.slots))
     }
 }
 
-/// Gives objects of Python's back, from any thread.
+/// Returns Python objects to the loop, from any thread.
 #[derive(Clone)]
 pub(crate) struct Returns(Arc<Mailbox>);
 
@@ -94,17 +94,17 @@ impl Wake for SlotWaker {
     }
 }
 
-/// Something on the loop's thread that is called when an engine thread has woken it. It deals with its own failures:
-/// others of the same burst wait behind it.
+/// Called on the loop's thread when an engine thread has woken its slot. It handles its own errors, because others
+/// of the same burst come after it.
 pub(crate) trait Receive: Send + Sync {
     fn receive(&self, py: Python<'_>);
 }
 
-/// Who waits in a slot.
+/// What a wake-up of a slot does.
 #[derive(Default)]
 enum Waiting {
     #[default]
-    Nobody,
+    Nothing,
     /// Until the next wake-up.
     Future(Py<PyAny>),
     /// For every wake-up.
@@ -120,17 +120,17 @@ struct Slots {
 impl Slots {
     fn take_place(&mut self) -> usize {
         self.free.pop().unwrap_or_else(|| {
-            self.waiting.push(Waiting::Nobody);
+            self.waiting.push(Waiting::Nothing);
             self.waiting.len() - 1
         })
     }
 
-    /// Whom a wake-up of the slot is for.
+    /// Takes a future out of the slot; a receiver stays.
     fn woken(&mut self, slot: usize) -> Waiting {
         match self.waiting.get_mut(slot) {
             Some(Waiting::Receiver(receiver)) => Waiting::Receiver(Arc::clone(receiver)),
             Some(waiting) => std::mem::take(waiting),
-            None => Waiting::Nobody,
+            None => Waiting::Nothing,
         }
     }
 }
@@ -154,7 +154,8 @@ fn running_loop(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 }
 
 impl LoopPort {
-    /// The port of the running loop; `current` if that is it, so that the common case looks nothing up.
+    /// The port of the running loop, and whether it differs from `current`, which the common case
+    /// returns without a search.
     pub(crate) fn of_running_loop<'py>(
         py: Python<'py>,
         current: Option<&Py<Self>>,
@@ -194,18 +195,18 @@ impl LoopPort {
         Ok((port, true))
     }
 
-    /// An engine begins to use the loop.
+    /// Counts an engine that uses the loop.
     pub(crate) fn enter(&self) {
         self.users.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// An engine is closed; the last one closes the port. Called on the loop's thread.
+    /// Counts an engine that is closed; the last one closes the port. Called on the loop's thread.
     pub(crate) fn leave(slf: &Bound<'_, Self>) -> PyResult<()> {
         let port = slf.get();
         if port.users.fetch_sub(1, Ordering::Relaxed) != 1 {
             return Ok(());
         }
-        // What the engine woke when its threads ended would wait for ever behind a reader that is removed.
+        // Wake-ups from when the engine's threads ended would be lost when the reader is removed.
         port.drain(slf.py())?;
         lock(&PORTS).retain(|known| !known.is(slf));
         let event_loop = port.event_loop.bind(slf.py());
@@ -220,7 +221,7 @@ impl LoopPort {
         self.event_loop.bind(py)
     }
 
-    /// Tells the loop of an error that nobody can be raised to.
+    /// Passes an error that no caller can get to the loop's exception handler.
     pub(crate) fn report(&self, py: Python<'_>, error: PyErr, message: &str) {
         let context = PyDict::new(py);
         let told = context
@@ -240,12 +241,12 @@ impl LoopPort {
         self.create_future.bind(py).call0()
     }
 
-    /// What takes objects of Python's back from other threads.
+    /// Returns Python objects to this loop.
     pub(crate) fn returns(&self) -> Returns {
         Returns(Arc::clone(&self.mailbox))
     }
 
-    /// Times the loop was woken.
+    /// The number of times that the loop was woken.
     pub(crate) fn wakeups(&self) -> u64 {
         self.mailbox.wakeups.load(Ordering::Relaxed)
     }
@@ -253,12 +254,12 @@ impl LoopPort {
 
 #[pymethods]
 impl LoopPort {
-    /// Completes what the engine has woken. The loop calls it when the eventfd is readable.
+    /// Handles the wake-ups. The loop calls it when the eventfd is readable.
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
         for slot in self.mailbox.take() {
             let waiting = lock(&self.slots).woken(slot);
             match waiting {
-                Waiting::Nobody => {}
+                Waiting::Nothing => {}
                 Waiting::Future(future) => {
                     let future = future.bind(py);
                     if !future.call_method0(intern!(py, "done"))?.is_truthy()? {
@@ -279,11 +280,11 @@ impl LoopPort {
     }
 }
 
-/// One waiter's place in a port. Dropping it frees the place.
+/// A waiter's place in a port, which is freed on drop.
 pub(crate) struct Slot {
     port: Py<LoopPort>,
     number: usize,
-    /// Whether there may be a future in this place: a look that spares ready frames the lock.
+    /// Whether there may be a future in this place: it saves ready frames the lock.
     parked: AtomicBool,
     waker: Waker,
 }
@@ -302,21 +303,21 @@ impl Slot {
         slot
     }
 
-    /// What the engine wakes.
+    /// The waker for the engine.
     pub(crate) fn waker(&self) -> &Waker {
         &self.waker
     }
 
-    /// Whether somebody is waiting here already. A cancelled wait is none.
+    /// Whether a task waits here already. A cancelled wait does not count.
     pub(crate) fn is_waiting(&self, py: Python<'_>) -> PyResult<bool> {
-        // Acquire, with the Release of `wait`: whoever sees that somebody parked finds the future as well.
+        // Acquire, with the Release of `park`: if this reads true, the future is there.
         if !self.parked.load(Ordering::Acquire) {
             return Ok(false);
         }
         let future = {
             let slots = lock(&self.port.get().slots);
             let Waiting::Future(future) = &slots.waiting[self.number] else {
-                // Relaxed: under the lock that `wait` takes before it parks anew.
+                // Relaxed: under the lock that `park` takes before it sets it again.
                 self.parked.store(false, Ordering::Relaxed);
                 return Ok(false);
             };

@@ -1,6 +1,6 @@
 //! `record!`: snapshots for Python, as instances of the public dataclasses, made by the names of their fields.
 //!
-//! A field that only one side has is a `TypeError` at the first call. So each kind of snapshot needs one test that takes it.
+//! A field that only one side has is a `TypeError` at the first call. So each kind of snapshot needs a test.
 
 /// Makes an instance of the class `$class` of `$module` with these fields: `PyResult<Bound<'py, PyAny>>`.
 macro_rules! record {

@@ -1,4 +1,4 @@
-//! `RelaySpec` of Python, taken over field by field.
+//! Python's `RelaySpec`, read field by field.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::relay::{Policy, wire_bytes};
 use crate::request::{Endpoint, Timeouts};
 use crate::settings::Settings;
 
-/// Numbers for relays whose ends are told.
+/// Numbers for relays whose ends are reported.
 static COMPLETIONS: AtomicU64 = AtomicU64::new(0);
 
 /// `penstock.web.relay_spec.HeaderEdits`, validated there.
@@ -41,7 +41,7 @@ impl HeaderEdits<'_> {
     }
 }
 
-/// `penstock.web.relay_spec.RelaySpec`, but for what an engine has a form of its own of.
+/// `penstock.web.relay_spec.RelaySpec`, without the fields that are handles.
 #[derive(FromPyObject)]
 pub(crate) struct RelaySpec<'py> {
     name: String,
@@ -54,7 +54,7 @@ pub(crate) struct RelaySpec<'py> {
     max_event: Option<usize>,
 }
 
-/// `penstock.web.relay_spec.Handles`: what an engine has a form of its own of.
+/// `penstock.web.relay_spec.Handles`: the parts of a relay that are objects of an engine.
 #[derive(FromPyObject)]
 pub(crate) struct Handles<'py> {
     origin: Bound<'py, Endpoint>,
@@ -66,7 +66,7 @@ pub(crate) struct Handles<'py> {
 }
 
 impl RelaySpec<'_> {
-    /// The engine's form; `is_told`: the ends of its requests are told.
+    /// The engine's form. `is_told`: the ends of its requests are reported.
     pub(crate) fn with(self, handles: &Handles<'_>, is_told: bool) -> PyResult<relay_spec::RelaySpec> {
         let Endpoint { endpoint, upstream, authority } = handles.origin.get();
         Ok(relay_spec::RelaySpec {
@@ -94,13 +94,13 @@ impl RelaySpec<'_> {
     }
 }
 
-/// A relay that handlers of an application hand over to the engine.
+/// A relay for `Transport.hand_over`.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Relay(pub(crate) Arc<relay_spec::Relay>);
 
 #[pymethods]
 impl Relay {
-    /// `engine` carries it out, and its metrics tell what is inspected.
+    /// `engine` carries it out; its metrics get the counts of the inspection.
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
     fn new(spec: RelaySpec<'_>, handles: Handles<'_>, engine: &Bound<'_, Engine>) -> PyResult<Self> {

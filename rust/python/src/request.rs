@@ -1,4 +1,4 @@
-//! The parts of a request that Python makes once and uses often.
+//! The parts of a request that Python makes once and uses again.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use pyo3::types::PyBytes;
 use crate::errors::{IntoPython, exception};
 use crate::settings::Settings;
 
-/// An origin: what connections are kept by.
+/// An origin: connections are pooled by it.
 #[pyclass(frozen, module = "penstock._native")]
 #[expect(clippy::struct_field_names, reason = "what it is called in the engine")]
 pub(crate) struct Endpoint {
     pub(crate) endpoint: origin::Endpoint,
-    /// What goes into `Host` unless the request has its own.
+    /// The value of `Host`, unless the request has its own.
     pub(crate) authority: String,
-    /// The origins of which one is asked in its place.
+    /// The origins, one of which gets the request in its place.
     pub(crate) upstream: Option<Arc<origin::Upstream>>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Timeouts(pub(crate) origin::Timeouts);
 #[pymethods]
 impl Timeouts {
     #[new]
-    /// `lets_events_pause`: the consumer of the response has a limit of its own on the pauses of event streams.
+    /// `lets_events_pause`: the consumer of the response limits the pauses of event streams itself.
     fn new(settings: Settings<origin::Timeouts>, lets_events_pause: bool) -> Self {
         Self(origin::Timeouts { lets_events_pause, ..settings.into() })
     }

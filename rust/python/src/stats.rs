@@ -39,7 +39,7 @@ pub(crate) fn pool_stats<'py>(py: Python<'py>, pool: &Pool) -> PyResult<Bound<'p
     )
 }
 
-/// By name, `penstock.stats.OriginStats` of the origins that are in use or were lately, summed over all engine threads.
+/// `penstock.stats.OriginStats` by name, of the origins in use now or lately, summed over all engine threads.
 pub(crate) fn origin_stats<'py>(py: Python<'py>, threads: &[Arc<Origins>]) -> PyResult<Bound<'py, PyDict>> {
     let mut sums = BTreeMap::<String, EndpointStats>::new();
     for endpoint in threads.iter().flat_map(|origins| origins.stats().endpoints) {

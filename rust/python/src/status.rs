@@ -1,7 +1,7 @@
-//! `Status`: the pages about an engine, on a listener and a thread of their own.
+//! `Status`: pages about an engine, on a listener and a thread of their own.
 //!
-//! The thread is none of the engine's, and its memory is not of the engine's pool: the pages are there while engine
-//! threads hang, the pool is full or the interpreter stands still.
+//! Thread and memory are not the engine's, so the pages answer while engine threads hang, the pool is full, or the
+//! interpreter is held.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -74,7 +74,7 @@ impl Status {
             flow: lent.flow,
             reads: lent.reads,
             meter: Arc::new(Meter::default()),
-            // As many as there are threads. No origin is ever asked.
+            // One for the one thread. No origin is ever asked.
             origins: lent.origins.into_iter().take(1).collect(),
             ledger: Arc::new(Ledger::new(1)),
             heads: Arc::new(Heads::new(&pool)),
@@ -85,7 +85,7 @@ impl Status {
         Ok(Self { running, options: edge.0.listen })
     }
 
-    /// Listens to an address, and returns it with the port that it got.
+    /// Listens to an address, and returns it with the bound port.
     fn listen_tcp(&self, py: Python<'_>, address: &str, port: u16) -> PyResult<(String, u16)> {
         let Ok(ip) = address.parse::<IpAddr>() else {
             let detail = format!("{address:?} is no IP address");
@@ -103,11 +103,11 @@ impl Status {
         self.listen(py, listener)
     }
 
-    /// Ends all of it, and waits for the thread. Idempotent.
+    /// Closes the listeners, and waits for the thread. Idempotent.
     fn close(&self, py: Python<'_>) {
         let Some(running) = lock(&self.running).take() else { return };
         if running.pool.dead() {
-            // In a forked child there is no such thread, and its descriptors are the parent's.
+            // A forked child has no such thread, and the descriptors are the parent's.
             std::mem::forget(running);
             return;
         }

@@ -34,7 +34,7 @@ impl Source {
 
 type Field = (Vec<u8>, Vec<u8>);
 
-/// `penstock.stats.Timings`. `body` is how long it took, once it has ended.
+/// `penstock.stats.Timings`. `body`: how long it took, if it has ended.
 pub(crate) fn timings<'py>(
     py: Python<'py>,
     timings: &Timings,
@@ -66,7 +66,7 @@ pub(crate) struct FrameStream {
 }
 
 impl FrameStream {
-    /// The stream, for somebody else to consume.
+    /// The stream, for another consumer.
     pub(crate) fn hand_over(&self, py: Python<'_>) -> PyResult<Stream> {
         self.stream.hand_over().into_python(py)
     }
@@ -76,7 +76,7 @@ impl FrameStream {
         self.stream.head()
     }
 
-    /// The head as a client gets it that this is relayed to.
+    /// The head for the client of a relay.
     pub(crate) fn relayed_head(
         &self,
         forwarding: &Forwarding,
@@ -86,7 +86,7 @@ impl FrameStream {
         policy: Option<&Policy>,
     ) -> penstock_engine::Result<RelayedHead> {
         let Some(ResponseHead { head, .. }) = self.stream.head() else {
-            return Err(Code::Internal.error("a head was relayed that has not come"));
+            return Err(Code::Internal.error("a head was relayed before it has arrived"));
         };
         let via = forwarding.policy.via((1, head.minor_version));
         let redirects = forwarding.redirects.as_ref();
@@ -97,7 +97,8 @@ impl FrameStream {
         self.stream.set_framing(&framing.0).into_python(py)
     }
 
-    /// The one in `place`, made at the first call: a relay never asks for single frames, a file has no head.
+    /// The awaitable in `place`, made at the first call: a relay never awaits single frames, a file has no
+    /// head.
     fn awaitable(
         &self,
         py: Python<'_>,

@@ -1,4 +1,4 @@
-//! `Jwt` and `signed_url`: what the engine verifies tokens by, and how Python gives it keys that it has fetched.
+//! `Jwt` and `signed_url`: the engine's verifiers of tokens, and the keys that Python fetches for them.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use crate::errors::{IntoPython, exception};
 use crate::lock;
 use crate::port::{Receive, Slot};
 
-/// Where tokens are looked for: their name, "path", "query", "bearer" and "cookie", and whether the origin gets them as well.
+/// The places of tokens: their name; "path", "query", "bearer" and "cookie"; and whether the origin gets them.
 type PlacesRow = (String, Vec<String>, bool);
 
 fn places((name, places, forward): PlacesRow) -> Result<Places, Error> {
@@ -37,19 +37,19 @@ fn places((name, places, forward): PlacesRow) -> Result<Places, Error> {
     Ok(at)
 }
 
-/// Has logs show no values of the parameter `name` from now on.
+/// Hides the values of the parameter `name` in logs from now on.
 #[pyfunction]
 pub(crate) fn hide(name: &str) {
     wire::hide(name);
 }
 
-/// The target of a request as logs may show it, without the values of tokens.
+/// The target of a request for logs, without the values of tokens.
 #[pyfunction]
 pub(crate) fn shown(target: &str) -> Cow<'_, str> {
     wire::shown(target)
 }
 
-/// What verifies signed URLs: ids and secrets, validated in Python.
+/// A verifier of signed URLs. Ids and secrets are validated in Python.
 #[pyfunction]
 pub(crate) fn signed_url(
     py: Python<'_>,
@@ -70,7 +70,7 @@ struct KeySettings {
     key: Vec<u8>,
 }
 
-/// The claims that are asked for, validated in Python.
+/// The required claims, validated in Python.
 #[derive(FromPyObject)]
 struct ClaimsSettings {
     issuers: Vec<String>,
@@ -134,20 +134,20 @@ fn key(settings: &KeySettings) -> Result<Key, Error> {
     }
 }
 
-/// What verifies JSON Web Tokens.
+/// Verifies JSON Web Tokens.
 #[pyclass(frozen, weakref, module = "penstock._native")]
 pub(crate) struct Jwt {
     shared: Arc<tokens::Jwt>,
     fetching: Mutex<Option<Fetching>>,
 }
 
-/// Who fetches keys, on the loop of a slot.
+/// The fetcher of keys, and the slot of its loop.
 struct Fetching {
     _slot: Slot,
     fetcher: Arc<Fetcher>,
 }
 
-/// Called when keys are wanted.
+/// Called when keys are to be fetched.
 struct Fetcher(Py<PyAny>);
 
 impl Receive for Fetcher {
@@ -158,7 +158,7 @@ impl Receive for Fetcher {
     }
 }
 
-/// Tenant, until when, for which paths.
+/// Tenant, time of expiry, and paths.
 type GrantRow = (Option<String>, Option<u64>, Vec<String>);
 
 #[pymethods]
@@ -179,14 +179,14 @@ impl Jwt {
         Ok(Self { shared, fetching: Mutex::new(None) })
     }
 
-    /// What stands before a route. It keeps this, and with it whoever fetches keys.
+    /// The verifier for a gate. It keeps this alive, and with it the fetcher.
     fn verifier(slf: &Bound<'_, Self>) -> Verifier {
         let shared: Arc<tokens::Jwt> = Arc::clone(&slf.get().shared);
         Verifier { shared, keeper: Some(slf.clone().into_any().unbind()) }
     }
 
-    /// Has `fetch` called on the running loop when keys are wanted, no more than once in `pause` seconds, in place of whoever was
-    /// called before.
+    /// Calls `fetch` on the running loop when keys are to be fetched, at most once in `pause` seconds, in place of an
+    /// earlier fetcher.
     fn fetched_by(
         &self,
         py: Python<'_>,
@@ -202,8 +202,8 @@ impl Jwt {
         Ok(())
     }
 
-    /// Takes a set of keys, which are to be fetched anew when it is `refresh`, and are not right any more when it is `expires`. How
-    /// many can be used, and how many cannot. A set without any is refused: it would lock out everybody.
+    /// Replaces the keys by a set, to be fetched again at `refresh`, which expires at `expires`. Returns how many of its
+    /// keys can be used, and how many cannot. A set without a usable key is refused: it would lock out all clients.
     #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
     fn set_keys(
         &self,
@@ -225,7 +225,7 @@ impl Jwt {
         Ok(counts)
     }
 
-    /// What a token grants on a path, at a time in unix seconds, or now.
+    /// The grant of a token for a path, at a time in Unix seconds, or now.
     #[pyo3(signature = (token, path, now))]
     fn verify(&self, py: Python<'_>, token: &[u8], path: &str, now: Option<u64>) -> PyResult<GrantRow> {
         let grant =

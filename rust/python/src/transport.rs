@@ -1,11 +1,10 @@
-//! `Transport`: what aiohttp's protocol takes for a connection, and what is one exchange after the other with the
-//! engine.
+//! `Transport`: a connection for aiohttp's protocol; for the engine, one exchange after another.
 //!
-//! A [`Core`] belongs to one protocol for life and to a client for one request: it is bound to an exchange, hands the
-//! request to the protocol, and writes what comes back. When the protocol says that its response has ended it is free
-//! for the next request, of whatever client, and the protocol is given another [`Transport`] then. The invariants: all
-//! of it happens on the event loop's thread; no lock is held while Python is called; whoever keeps a transport past its
-//! response reaches nobody with it; a core whose exchange did not end well is never used again.
+//! A [`Core`] belongs to one protocol for life, and to a client for one request: it is bound to an exchange, passes the
+//! request to the protocol, and writes the response. After the protocol has ended its response, the core is free for
+//! the next request, of any client, for which the protocol gets another [`Transport`]. The invariants: everything
+//! happens on the event loop's thread; no lock is held while Python is called; a transport that is kept after its
+//! response reaches no client; a core whose exchange has failed is never used again.
 
 mod ending;
 mod join;
@@ -34,40 +33,40 @@ use shared::Shared;
 /// asyncio's own default, in bytes.
 const HIGH: usize = 64 * 1024;
 
-/// The limits of a transport that nobody has set others for: high and low.
+/// The default limits of a transport: high and low.
 const LIMITS: (usize, usize) = (HIGH, HIGH / 4);
 
-/// A write of this size leaves at once, and does not wait for others of the same turn of the loop. Arbitrary.
+/// A write of this size is flushed at once; smaller ones wait for the end of the loop's turn. Arbitrary.
 const WORTH_FLUSHING: usize = 16 * 1024;
 
-/// Bytes of a request body that are handed over in one call.
+/// Bytes of a request body in one call of `data_received`.
 const PIECE: usize = 256 * 1024;
 
-/// The protocol, and its methods that are called for every request.
+/// The protocol, and its method that is called for every request.
 struct Protocol {
     object: Py<PyAny>,
     data_received: Py<PyAny>,
 }
 
-/// What a transport is bound to for one request.
+/// The exchange of one request.
 #[expect(clippy::struct_excessive_bools, reason = "independent properties of a request and of its answer")]
 struct Exchange {
     far: Far,
-    /// What the client sends, until it has ended.
+    /// The body of the request, until it has ended.
     body: Option<Stream>,
-    /// The request has a body, which may have ended.
+    /// Whether the request has a body, which may have ended.
     has_body: bool,
-    /// The protocol is to see chunks.
+    /// Whether the protocol sees the body in chunks.
     chunked: bool,
-    /// What the client sends belongs to another protocol.
+    /// Whether the connection has switched protocols.
     tunnel: bool,
-    /// The protocol has said that its response has ended.
+    /// Whether the protocol has ended its response.
     ended: bool,
-    /// The client's, unless this is a worker process.
+    /// The client's socket; `None` in a worker process.
     socket: Option<ClientSocket>,
-    /// In a worker process: what fetches where the client is.
+    /// In a worker process: the parent, for this request.
     edge: Option<Arc<dyn RemoteEdge>>,
-    /// The rest of the body goes on without coming here: called when what does come has.
+    /// The rest of the body does not pass here: called after the last bytes that do.
     goes_on: Option<Py<PyAny>>,
 }
 
@@ -75,17 +74,17 @@ struct Exchange {
 struct State {
     exchange: Option<Exchange>,
     protocol: Option<Protocol>,
-    /// Who is given a transport for each request: the protocol, whoever stands before it.
+    /// Gets a transport for each request: the first protocol, whichever replaces it.
     handler: Option<Py<PyAny>>,
-    /// Counts requests: a transport of an earlier one is over.
+    /// The number of the request: transports of earlier ones are over.
     turn: u64,
     /// The engine thread that owns the client's connection.
     thread: usize,
-    /// Of the client; see [`Request::is_proven`].
+    /// See [`Request::is_proven`].
     is_proven: bool,
-    /// The turn of the transport that was made last.
+    /// The turn of the newest transport.
     newest: u64,
-    /// What the protocol remembers of its connection (`under_cached_property`).
+    /// The protocol's cache of properties of its connection (`under_cached_property`).
     memory: Option<Py<PyDict>>,
     ends: Ends,
     reading: bool,
@@ -93,28 +92,27 @@ struct State {
     high: usize,
     low: usize,
     closing: bool,
-    /// The protocol waits for a part of a body that does not come: it gets no other request.
+    /// The protocol waits for a part of a body that does not pass here: it gets no other request.
     spent: bool,
-    /// Will be flushed.
+    /// Whether a flush is scheduled.
     dirty: bool,
     slot: Option<Slot>,
-    /// Awaits what the engine has been given to send.
+    /// The future of what the engine is sending.
     sending: Option<Py<PyAny>>,
 }
 
-/// The state of a transport, which its slot calls when there is news.
+/// The state behind the transports of one protocol. Its slot calls it when there is news.
 pub(crate) struct Core {
     shared: Arc<Shared>,
     state: Mutex<State>,
-    /// The Python object, for as long as it may be called.
+    /// The current transport.
     transport: Mutex<Option<Py<Transport>>>,
 }
 
 /// A duck type of `asyncio.Transport`, for one request.
 ///
-/// It has no `__dict__`, as no class here has: `CPython` 3.11 and 3.12 make the dictionary between a new object's entry in the
-/// collector's list and the moment when it is filled in, and may run the collector for it. As uvloop's transports,
-/// it takes no attributes.
+/// It has no `__dict__`, as no class here has: `CPython` 3.11 and 3.12 make the dictionary after they have tracked a new
+/// object and before it is filled in, and that may run the collector. As uvloop's transports, it takes no attributes.
 #[pyclass(frozen, weakref, module = "penstock._native")]
 pub(crate) struct Transport {
     core: Arc<Core>,
@@ -122,7 +120,7 @@ pub(crate) struct Transport {
     ends: Ends,
 }
 
-/// Calls a transport when the engine has news for it. Weak: the slot belongs to the transport.
+/// Calls a core when the engine has news for it. Weak: the slot belongs to the core.
 struct Listener(Weak<Core>);
 
 impl Receive for Listener {
@@ -182,7 +180,7 @@ impl Transport {
         &self.core
     }
 
-    /// The thread of `threads` that owns the client's connection, if that is one of theirs.
+    /// The engine thread that owns the client's connection, if it is one of `threads`.
     pub(crate) fn thread(&self, threads: &Arc<Threads>) -> Option<usize> {
         Arc::ptr_eq(threads, &self.core.shared.threads).then(|| lock(&self.core.state).thread)
     }
@@ -192,7 +190,7 @@ impl Transport {
         lock(&self.core.state).thread
     }
 
-    /// Whether the client whose request this is has taken a response to its end.
+    /// Whether the client has received a whole response before; see [`Request::is_proven`].
     pub(crate) fn is_proven(&self) -> bool {
         let state = lock(&self.core.state);
         state.turn == self.turn && state.is_proven
@@ -205,7 +203,7 @@ impl Transport {
         exchange.edge.clone()
     }
 
-    /// Whether its response has ended. What it is asked to do then it does not do, as if it were closed.
+    /// Whether its response has ended. Then its methods do nothing, as if it were closed.
     fn is_over(&self) -> bool {
         lock(&self.core.state).turn != self.turn
     }
@@ -220,7 +218,7 @@ impl Core {
         Ok(())
     }
 
-    /// Gives the protocol a transport of its own for a request of a client at `ends`, if it has had one before.
+    /// Gives the protocol a new transport for a request of a client at `ends`, unless its transport is unused.
     fn renew(self: &Arc<Self>, py: Python<'_>, ends: Ends) -> PyResult<()> {
         let (turn, handler) = {
             let mut state = lock(&self.state);
@@ -231,14 +229,14 @@ impl Core {
             (state.turn, handler)
         };
         let transport = Py::new(py, Transport { core: Arc::clone(self), turn, ends })?;
-        // Where aiohttp's protocols keep what `connection_made` has given them.
+        // The attribute where aiohttp's protocols keep the argument of `connection_made`.
         handler.bind(py).setattr(intern!(py, "transport"), &transport)?;
         let previous = lock(&self.transport).replace(transport);
         drop(previous);
         Ok(())
     }
 
-    /// Hands a request to the protocol. The transport is free.
+    /// Passes a request to the protocol, which is idle.
     pub(crate) fn begin(self: &Arc<Self>, py: Python<'_>, request: Request) {
         let Request { head, body, chunked, ends, is_proven, thread, far, socket, edge } = request;
         if let Err(error) = self.renew(py, ends) {
@@ -276,15 +274,14 @@ impl Core {
         }
     }
 
-    /// Has the protocol remember another client. What aiohttp asks for with every request is there already; whatever else
-    /// it may have known is of the client before.
+    /// Replaces the protocol's cache by the values for another client that aiohttp needs for every request.
     fn introduce(&self, py: Python<'_>, memory: &Bound<'_, PyDict>, ends: Ends) -> PyResult<()> {
         memory.clear();
         memory.set_item(intern!(py, "peername"), self.shared.address(py, ends.remote, false)?)?;
         memory.set_item(intern!(py, "ssl_context"), py.None())
     }
 
-    /// What the engine has to say.
+    /// Handles news of the engine.
     fn hear(&self, py: Python<'_>) {
         let (news, resumed) = {
             let mut state = lock(&self.state);
@@ -295,8 +292,8 @@ impl Core {
                 exchange.body = Some(stream);
                 exchange.tunnel = true;
             }
-            // A protocol may write more after it was paused. If the engine's word crossed such a write, it is asked
-            // for another one.
+            // A protocol may write more after it was paused. If the engine's news crossed such a write,
+            // `await_below` waits again.
             let resumed = paused && news.lost.is_none() && !exchange.far.await_below(low);
             if resumed {
                 state.paused = false;
@@ -319,7 +316,7 @@ impl Core {
         self.hand_over(py, None);
     }
 
-    /// Starts something that the engine sends, and returns the future of its outcome.
+    /// Has the engine send something, and returns the future of its outcome.
     fn send<'py>(
         &self,
         py: Python<'py>,
@@ -336,7 +333,7 @@ impl Core {
         Ok(future)
     }
 
-    /// Completes the future of what the engine was given to send.
+    /// Completes the future of what the engine has sent.
     fn settle(&self, py: Python<'_>, outcome: Result<Outcome, PyErr>) {
         let Some(future) = lock(&self.state).sending.take() else { return };
         let future = future.bind(py);
@@ -358,7 +355,7 @@ impl Core {
         }
     }
 
-    /// Hands on what there is of the body, behind `before`.
+    /// Passes `before`, and then the available bytes of the body, to the protocol.
     fn hand_over(&self, py: Python<'_>, mut before: Option<Vec<u8>>) {
         loop {
             let (pieces, ended, chunked, tunnel) = {
@@ -382,8 +379,8 @@ impl Core {
                                 ended = true;
                                 exchange.body = None;
                             }
-                            // Why, and that nothing more comes, is the exchange's to say. A window that we hold
-                            // ourselves is let go of below.
+                            // The exchange reports the error. A window that we hold ourselves is released
+                            // below.
                             Poll::Ready(Some(Err(_))) | Poll::Pending => break,
                         }
                     }
@@ -409,8 +406,8 @@ impl Core {
         }
     }
 
-    /// All of the body has come that does. Where the rest goes on elsewhere, whoever reads it is told: the protocol knows by
-    /// itself where chunks end.
+    /// All of the body has arrived that passes here. If the rest does not, its reader is told, unless the body is chunked:
+    /// then the protocol sees the end itself.
     fn tell_end(&self, py: Python<'_>, chunked: bool) {
         let goes_on = {
             let mut state = lock(&self.state);
@@ -426,7 +423,7 @@ impl Core {
 
     fn end_of_body(&self, py: Python<'_>, tunnel: bool) {
         if tunnel {
-            // As asyncio has it: a protocol that does not ask to keep its side open has it closed.
+            // As in asyncio: unless the protocol asks to keep its side open, it is closed.
             let keeps = self.call(py, intern!(py, "eof_received"));
             if !keeps.is_some_and(|keeps| keeps.bind(py).is_truthy().unwrap_or(false)) {
                 self.close(py);
@@ -461,7 +458,7 @@ impl Core {
         }
     }
 
-    /// As asyncio's `_fatal_error`: the loop is told, and the connection goes.
+    /// As asyncio's `_fatal_error`: reports the error to the loop, and aborts the connection.
     fn fail(&self, py: Python<'_>, error: PyErr, message: &str) {
         self.shared.report(py, error, message);
         self.abort(py);
@@ -474,7 +471,7 @@ impl Core {
             let mut state = lock(&self.state);
             let state = &mut *state;
             let (high, low) = (state.high, state.low);
-            // Behind a close, and without a client, there is nobody to write to; asyncio's transports drop it too.
+            // After a close, or without a client, data is dropped, as by asyncio's transports.
             let Some(exchange) = state.exchange.as_ref().filter(|_| !state.closing) else { return };
             let mut unsent = 0;
             let mut size = 0;
@@ -501,7 +498,7 @@ impl Core {
         }
     }
 
-    /// Has what was written leave at the loop's next turn, unless the response ends before.
+    /// Schedules a flush at the loop's next turn, unless one is scheduled.
     fn flush_soon(&self, py: Python<'_>) {
         if std::mem::replace(&mut lock(&self.state).dirty, true) {
             return;
@@ -511,7 +508,7 @@ impl Core {
         }
     }
 
-    /// Sends what was written in this turn of the loop.
+    /// Sends the data that was written in this turn of the loop.
     pub(crate) fn flush(&self) {
         let mut state = lock(&self.state);
         state.dirty = false;
@@ -524,7 +521,7 @@ impl Core {
         lock(&self.state).exchange.as_ref().map_or(0, |exchange| exchange.far.unsent())
     }
 
-    /// Pauses the protocol if more is unsent than the limits, which have changed, allow.
+    /// Pauses the protocol if more is unsent than the new limits allow.
     fn check_limits(&self, py: Python<'_>) {
         let pausing = {
             let mut state = lock(&self.state);
@@ -535,7 +532,7 @@ impl Core {
             if pausing {
                 state.paused = true;
             }
-            // One that is paused and need not wait hears of it as of any other news.
+            // If it is paused and need not wait, it resumes by a wake-up.
             if paused && !waits {
                 if let (Some(exchange), Some(slot)) = (&state.exchange, &state.slot) {
                     exchange.far.listen(slot.waker());

@@ -1,4 +1,4 @@
-//! A request body on its way from Python to an engine thread: the stream turned round.
+//! A request body on its way from Python to an engine thread.
 
 use std::sync::{Arc, Mutex};
 

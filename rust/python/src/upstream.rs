@@ -1,4 +1,4 @@
-//! `Upstream`: several origins that stand in for one another, as Python declares them.
+//! `Upstream`: several origins for the same requests, as Python declares them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use crate::record::record;
 use crate::request::Endpoint;
 use crate::settings::{Settings, word};
 
-/// Several origins, and by what they are known together.
+/// Several origins, and the endpoint that stands for them.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Upstream {
     upstream: Arc<origin::Upstream>,
     endpoint: Py<Endpoint>,
 }
 
-/// What `penstock.config.Origin` says of one of them, besides where it is.
+/// `penstock.config.Origin`, without its URL.
 #[derive(FromPyObject)]
 struct MemberSettings {
     weight: u32,
@@ -41,7 +41,7 @@ impl Upstream {
 
 #[pymethods]
 impl Upstream {
-    /// `identity` is by what the cache and errors know them.
+    /// `identity`: the name of them all, for the cache and for errors.
     #[new]
     #[pyo3(signature = (identity, members, balance, key, health, check, retries))]
     #[expect(clippy::too_many_arguments, reason = "the parts of an upstream, each once")]
@@ -74,7 +74,7 @@ impl Upstream {
         Ok(Self { upstream, endpoint: Py::new(py, endpoint)? })
     }
 
-    /// What requests are sent to in place of an origin.
+    /// The endpoint that stands for the origins.
     #[getter]
     fn endpoint(&self, py: Python<'_>) -> Py<Endpoint> {
         self.endpoint.clone_ref(py)
@@ -85,7 +85,7 @@ impl Upstream {
         self.upstream.set(members.iter().map(member).collect());
     }
 
-    /// `penstock.origins.OriginsStats`. `urls` are those of the origins, in their order.
+    /// `penstock.origins.OriginsStats`. `urls`: of the origins, in the same order.
     #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
     fn stats<'py>(&self, py: Python<'py>, urls: Vec<Bound<'py, PyString>>) -> PyResult<Bound<'py, PyAny>> {
         let UpstreamStats { counts, budget_left, members } = self.upstream.stats();
@@ -150,7 +150,7 @@ fn balance_by(py: Python<'_>, balance: &str, key: &str) -> PyResult<Balance> {
         "least-loaded" => Ok(Balance::LeastLoaded),
         "hash" => Ok(Balance::Hash(key)),
         _ => {
-            let detail = format!("{balance:?} is none of round-robin, least-loaded, hash");
+            let detail = format!("{balance:?} is not one of round-robin, least-loaded, hash");
             Err(exception(py, &Code::BadConfiguration.error(detail)))
         }
     }

@@ -1,4 +1,5 @@
-//! `Workers` and `WorkerSite`: the two ends between the process that has the sockets and those that run the application.
+//! `Workers` and `WorkerSite`: the two ends between the process that has the sockets and the processes that run the
+//! application.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -26,7 +27,7 @@ use crate::relay_spec::Relay;
 use crate::stream::Source;
 use crate::transport::Transport;
 
-/// What a worker's relays or subscriptions go by.
+/// How the parent carries out a worker's relays or subscriptions.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Plan(workers::Plan);
 
@@ -38,21 +39,21 @@ impl Plan {
 
 #[pymethods]
 impl Plan {
-    /// Of relays; of subscriptions it is made by `Hub.plan`.
+    /// A plan of relays. `Hub.plan` makes plans of subscriptions.
     #[new]
     fn new(relay: &Bound<'_, Relay>) -> Self {
         Self(workers::Plan::Relay(Arc::clone(&relay.get().0)))
     }
 }
 
-/// What a worker process waits for: the topic is fed, or is not. It hears of the drop of this as well.
+/// The answer to a worker's [`FeedRequest`]. If it is dropped, the worker gets an error.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Answer(Mutex<Option<Begun>>);
 
 impl Answer {
     fn say(&self, result: penstock_engine::Result<()>) {
         if let Some(begun) = lock(&self.0).take() {
-            // Who wanted it may have gone.
+            // The worker may have ended.
             let _ = begun.send(result);
         }
     }
@@ -64,7 +65,7 @@ impl Answer {
         self.say(Ok(()));
     }
 
-    /// By the name of a code.
+    /// `name` is that of an error code.
     #[pyo3(signature = (name, detail, origin))]
     fn failed(&self, name: &str, detail: String, origin: Option<String>) -> PyResult<()> {
         let Some(row) = Code::all().iter().find(|row| row.name == name) else {
@@ -79,17 +80,17 @@ impl Answer {
     }
 }
 
-/// A worker process wants a topic to be fed.
+/// A worker's request to feed a topic.
 #[pyclass(frozen, get_all, module = "penstock._native")]
 pub(crate) struct FeedRequest {
-    /// What the hub is called.
+    /// The number of the hub.
     hub: u64,
     topic: String,
-    /// The type of the event that tells of a failure.
+    /// The type of the event that reports a failure.
     error_event: String,
-    /// What the topic is fed by.
+    /// The stream to publish.
     source: Py<Source>,
-    /// Told whether the topic is fed.
+    /// Gets the answer.
     answer: Py<Answer>,
 }
 
@@ -100,12 +101,12 @@ struct Callbacks {
     silent: Py<PyAny>,
 }
 
-/// What is told of the workers, on the loop.
+/// Passes notices of the workers to the callbacks, on the loop.
 struct Inner {
     port: Py<LoopPort>,
     workers: Arc<workers::Workers>,
     callbacks: Mutex<Option<Callbacks>>,
-    /// Who waits for a worker to be reached.
+    /// The futures of `add`, by the number of the worker.
     joining: Mutex<HashMap<u32, Py<PyAny>>>,
 }
 
@@ -194,11 +195,11 @@ impl Inner {
     }
 
     fn report(&self, py: Python<'_>, error: PyErr) {
-        self.port.get().report(py, error, "what looks after worker processes failed");
+        self.port.get().report(py, error, "a callback of worker processes failed");
     }
 }
 
-/// Weak: the slot belongs to what it calls.
+/// Weak: the slot belongs to the object that it calls.
 struct Listening(Weak<Inner>);
 
 impl Receive for Listening {
@@ -218,7 +219,7 @@ pub(crate) struct Workers {
 
 #[pymethods]
 impl Workers {
-    /// They answer what `lane` has no application for.
+    /// They answer the requests of `lane`.
     #[new]
     #[pyo3(signature = (engine, lane, make_plan, feed, orphan, silent))]
     fn new(
@@ -245,7 +246,8 @@ impl Workers {
         Ok(Self { inner, slot: Mutex::new(Some(slot)) })
     }
 
-    /// Reaches the worker `number`, which listens at `path`; the future is done when it was.
+    /// Connects to the worker `number`, which listens at `path`. The future is done when it is
+    /// connected.
     fn add<'py>(
         &self,
         py: Python<'py>,
@@ -260,22 +262,22 @@ impl Workers {
         Ok(future)
     }
 
-    /// Requests go to workers of this generation from now on.
+    /// Sends requests to workers of this generation from now on.
     fn switch(&self, generation: u32) {
         self.inner.workers.switch(generation);
     }
 
-    /// No more requests go to a worker.
+    /// Sends no more requests to a worker.
     fn retire(&self, number: u32) {
         self.inner.workers.retire(number);
     }
 
-    /// A worker is gone.
+    /// Removes a worker that has ended.
     fn remove(&self, number: u32) {
         self.inner.workers.remove(number);
     }
 
-    /// So many workers were started in the place of others, which had `"ended"`, `"hung"` or been `"reloaded"`.
+    /// Counts workers that were started in place of others, which had `"ended"`, `"hung"` or been `"reloaded"`.
     fn restarted(&self, reason: &str, count: u64) -> PyResult<()> {
         let restart = match reason {
             "ended" => Restart::Ended,
@@ -287,12 +289,12 @@ impl Workers {
         Ok(())
     }
 
-    /// Requests that a worker has.
+    /// Open requests of a worker.
     fn busy(&self, number: u32) -> usize {
         self.inner.workers.busy(number)
     }
 
-    /// Lets go of everything; nothing is told any more. Idempotent.
+    /// Closes the connections, and drops the callbacks. Idempotent.
     fn close(&self) {
         self.inner.workers.listen(None);
         self.inner.workers.close();
@@ -315,17 +317,17 @@ impl Workers {
     }
 }
 
-/// What a worker process has with its parent besides requests.
+/// A worker's connection to its parent for messages that belong to no request.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Lines(Arc<workers::Lines>);
 
 impl Lines {
-    /// The parent, for what belongs to no request.
+    /// The parent, for messages that belong to no request.
     pub(crate) fn aside(&self) -> Arc<dyn RemoteEdge> {
         self.0.edge()
     }
 
-    /// The parent, for the request of `near` if there is one; none where that is over.
+    /// The parent, for the request of `near` if given; `None` if that is over.
     pub(crate) fn edge(&self, near: Option<&Bound<'_, Transport>>) -> Option<Arc<dyn RemoteEdge>> {
         near.map_or_else(|| Some(self.aside()), |near| near.get().edge())
     }
@@ -339,18 +341,18 @@ impl Lines {
     }
 }
 
-/// The application's side in a worker process: in the place of a `Site`.
+/// The application's side in a worker process, in place of a `Site`.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct WorkerSite {
     worker: Arc<Worker>,
     engine: Py<Engine>,
-    /// Where the last request to end wakes who waits for that.
+    /// Woken when the last request ends.
     idle: Mutex<Option<Slot>>,
 }
 
 #[pymethods]
 impl WorkerSite {
-    /// Accepts on a duplicate of `descriptor`, a Unix socket that listens, to which the process `parent` alone may connect.
+    /// Accepts on a duplicate of `descriptor`, a listening Unix socket. Only the process `parent` may connect.
     #[new]
     #[pyo3(signature = (engine, lane, descriptor, parent, lines))]
     fn new(
@@ -373,17 +375,17 @@ impl WorkerSite {
         self.worker.drain();
     }
 
-    /// Breaks off everything.
+    /// Aborts all requests.
     fn close(&self) {
         self.worker.close();
     }
 
-    /// Requests that are open.
+    /// Open requests.
     fn active(&self) -> usize {
         self.worker.active()
     }
 
-    /// A future that is done when no request is open. Only one may be waited for at a time.
+    /// A future that is done when no request is open. A second one replaces the first.
     fn idle<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let port = self.engine.get().port(py)?;
         let slot = Slot::new(port);

@@ -1,4 +1,4 @@
-//! How a transport's exchange ends: well, so that another may follow; by the protocol's word; or by losing the client.
+//! The end of a transport's exchange: the response is complete, the protocol closes it, or the client is lost.
 
 use pyo3::exceptions::PyConnectionResetError;
 use pyo3::intern;
@@ -8,7 +8,7 @@ use super::{Core, Exchange, LIMITS};
 use crate::lock;
 
 impl Core {
-    /// The protocol's response has ended; `free` if it takes another request then.
+    /// The protocol's response has ended. `free`: the protocol can take another request.
     pub(super) fn end_response(&self, py: Python<'_>, free: bool) {
         let leaves = {
             let mut state = lock(&self.state);
@@ -16,7 +16,7 @@ impl Core {
             if free && exchange.body.is_none() {
                 true
             } else {
-                // What is left of the body is the protocol's to read, or it closes.
+                // The protocol reads the rest of the body, or closes.
                 exchange.far.done();
                 exchange.ended = free;
                 false
@@ -27,7 +27,7 @@ impl Core {
         }
     }
 
-    /// Ends an exchange that went well, and waits for the next.
+    /// Ends a complete exchange, and waits for the next.
     pub(super) fn leave(&self, py: Python<'_>) {
         let (exchange, resumed, ends) = {
             let mut state = lock(&self.state);
@@ -46,7 +46,7 @@ impl Core {
             far.finish();
         }
         if resumed {
-            // What is unsent is the engine's business now, and no reason to keep the next response back.
+            // The engine sends the rest; it need not delay the next response.
             self.call(py, intern!(py, "resume_writing"));
         }
         if lock(&self.state).spent {
@@ -66,7 +66,7 @@ impl Core {
                 return;
             }
             match &mut state.exchange {
-                // It is lost once everything is sent; nothing more is read.
+                // It is lost after everything is sent; nothing more is read.
                 Some(exchange) => {
                     exchange.far.close();
                     exchange.body = None;
@@ -95,7 +95,7 @@ impl Core {
         self.lose_soon(py);
     }
 
-    /// As asyncio does: a protocol hears of its own close at the loop's next turn.
+    /// As in asyncio: `connection_lost` is called at the loop's next turn.
     fn lose_soon(&self, py: Python<'_>) {
         let Some(transport) = lock(&self.transport).as_ref().map(|transport| transport.clone_ref(py)) else {
             return;
@@ -104,12 +104,12 @@ impl Core {
             self.shared.port.get().event_loop(py).call_method1(intern!(py, "call_soon"), (lose,))
         });
         if scheduled.is_err() {
-            // The loop is closed, and nobody is there to hear of it.
+            // The loop is closed.
             self.lose(py, None);
         }
     }
 
-    /// The connection is over: the protocol is told, once, and let go of.
+    /// Calls `connection_lost`, once, and releases the protocol.
     pub(super) fn lose(&self, py: Python<'_>, reason: Option<PyErr>) {
         let (protocol, handler, slot, exchange) = {
             let mut state = lock(&self.state);

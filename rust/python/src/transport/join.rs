@@ -1,4 +1,4 @@
-//! What a protocol is given of a request in one call, as one object.
+//! Joins the parts of a request for one call of `data_received`.
 
 use penstock_engine::pool::CopyReason;
 use penstock_engine::stream::Delivery;
@@ -6,7 +6,8 @@ use penstock_engine::wire::{CHUNK_END, LAST_CHUNK, encode_chunk_head};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// One object of `before` and the pieces, in one chunk if the protocol is to see chunks.
+/// `before` and the pieces as one object. `chunked`: the pieces as one chunk, with the `last` chunk
+/// after it.
 pub(super) fn join<'py>(
     py: Python<'py>,
     before: Option<&[u8]>,

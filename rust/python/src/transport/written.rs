@@ -1,8 +1,8 @@
-//! What a write keeps of the application's data: a copy, or the memory itself where nothing can change it.
+//! The data of a write: a copy, or the application's memory itself if it is immutable.
 //!
-//! A buffer that is read-only can still change: a read-only view of a `bytearray` or of an array forbids writing through that
-//! view alone. So memory is lent only by what is immutable itself, `bytes` and frames, and only if the address
-//! of the view lies in it. The engine then reads a range of that object; the view is not used after the call.
+//! A read-only buffer can still change: a read-only view of a `bytearray` or of an array forbids writes through that view
+//! alone. So only the memory of immutable objects, `bytes` and frames, is lent, and only if the address of the view lies in
+//! it. The engine then reads a range of that object; the view is not used after the call.
 
 use std::ops::Range;
 
@@ -18,17 +18,18 @@ use crate::buffer::{append_bytes, range_within};
 use crate::frame::{Frame, Part};
 use crate::port::Returns;
 
-/// From this size on memory is lent, and below it copied: to lend it costs about as much as to copy that many bytes.
-/// Arbitrary within a factor of two.
+/// Bytes from which on memory is lent, not copied: to lend costs about as much as to copy that many. Arbitrary
+/// within a factor of two.
 const WORTH_LENDING: usize = 16 * 1024;
 
-/// Memory that nothing can change, and its owner.
+/// Immutable memory, and its owner.
 enum Memory {
     Bytes(PyBackedBytes, Range<usize>),
     Frame(Part),
 }
 
-/// Memory of Python's that the engine reads. The owner is let go of on the loop's thread, wherever this is dropped.
+/// Memory of Python that the engine reads. The owner is released on the loop's thread, on whichever thread this is
+/// dropped.
 struct Lent {
     memory: Option<Memory>,
     returns: Returns,
@@ -52,11 +53,11 @@ impl Drop for Lent {
     }
 }
 
-/// Appends what a write of `data` sends: to `small` what is copied, to `all` what is lent, after what is in `small`. Returned is
-/// the line in which requests wait for the connection that it came over, if it is of a frame; 0 for none.
+/// Appends `data`: to `small` if it is copied; else to `all`, after the contents of `small`. Returns the line of requests
+/// that wait for the connection of a frame; 0 without one.
 ///
 /// # Errors
-/// `TypeError`: the type is not one that asyncio's transports take. `BufferError`: the bytes are not contiguous.
+/// `TypeError`: a type that asyncio's transports do not take. `BufferError`: the bytes are not contiguous.
 /// `ValueError`: the view has been released.
 pub(super) fn append(
     data: &Bound<'_, PyAny>,
@@ -73,10 +74,10 @@ pub(super) fn append(
     Ok(line)
 }
 
-/// The memory of `data` if it is lent; else its bytes are appended to `copy`. And the line of the stream that it is of.
+/// The memory of `data` if it is lent; else its bytes are appended to `copy`. Also the line of its stream.
 fn take(data: &Bound<'_, PyAny>, copy: &mut Vec<u8>) -> PyResult<(Option<Memory>, usize)> {
     let py = data.py();
-    // Exactly bytes: since Python 3.12 a class derived from it can say that its buffer is another object's.
+    // Exactly bytes: since Python 3.12 the buffer of a derived class can be another object's.
     if let Ok(bytes) = data.cast_exact::<PyBytes>() {
         let content = bytes.as_bytes();
         if content.len() < WORTH_LENDING {
@@ -98,7 +99,8 @@ fn take(data: &Bound<'_, PyAny>, copy: &mut Vec<u8>) -> PyResult<(Option<Memory>
     }
     let (mut memory, mut line) = (None, 0);
     if let Ok(view) = view {
-        // Through all views of views; memoryview has no subclasses that could say something else.
+        // The owner of a view of a view, too. memoryview has no subclasses that could return
+        // another.
         let owner = view.getattr(intern!(py, "obj"))?;
         line = owner.cast::<Frame>().map_or(0, |frame| frame.get().line());
         if buffer.len_bytes() >= WORTH_LENDING {
@@ -112,7 +114,7 @@ fn take(data: &Bound<'_, PyAny>, copy: &mut Vec<u8>) -> PyResult<(Option<Memory>
     Ok((memory, line))
 }
 
-/// The memory of `owner` that `buffer` is a range of, if that is immutable.
+/// The memory of `owner` that `buffer` is a range of, if `owner` is immutable.
 fn lend(owner: &Bound<'_, PyAny>, buffer: &PyUntypedBuffer) -> PyResult<Option<Memory>> {
     let (address, length) = (buffer.buf_ptr().addr(), buffer.len_bytes());
     if let Ok(bytes) = owner.cast_exact::<PyBytes>() {
