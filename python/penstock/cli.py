@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 from aiohttp import web
@@ -229,15 +229,8 @@ def serve(
     app: str | None,
     origin: tuple[str, ...],
     listen: tuple[str, int] | str,
-    drain: float,
     uvloop: bool | None,
-    access_log: bool,
     log_level: str,
-    control: Path | None,
-    status_listen: str | None,
-    workers: int | None,
-    client_connections: int | None,
-    client_requests: int | None,
     **options: Any,
 ) -> None:
     """Serve a gateway to one origin, or an aiohttp application.
@@ -259,6 +252,23 @@ def serve(
     \b
     Exit status: 0 after a signal, 1 if serving could not begin, 2 for wrong arguments.
     """  # noqa: D301 (click keeps the lines after a backspace as they are)
+    _check_options(ctx, app, origin, options)
+    log_to_stderr(log_level)
+    front = _front(listen, options)
+    if app is not None and options["workers"] is not None:
+        work = _in_workers(app, front, log_level, uvloop, options)
+    else:
+        make = _application(app) if app is not None else _gateway(origin, options)
+        work = _in_this_process(make, front, options["drain"])
+    pages = None if front.status is None else front.status.place()
+    _run(work, uvloop, {"--listen": listen, "--status-listen": pages})
+
+
+def _check_options(
+    ctx: click.Context, app: str | None, origin: tuple[str, ...], options: Mapping[str, Any]
+) -> None:
+    """Refuse options that have no effect together."""
+    workers = options["workers"]
     if (app is None) == (not origin):
         raise click.UsageError("give either --origin URL or MODULE:APP")
     if app is None and workers is not None:
@@ -271,54 +281,74 @@ def serve(
                 ctx, _ENGINE_OPTIONS, "only with --origin or --workers; an application makes its own engine"
             )
         _refuse(ctx, _GATEWAY_OPTIONS, "only with --origin; an application makes its own gateway")
-    log_to_stderr(log_level)
-    lane = options.pop("lane")
-    edge = config.Edge(client_connections=client_connections, client_requests=client_requests)
-    if control is not None and options["cache"] is None:
-        raise click.UsageError("--control: only with --cache; there is nothing else to control")
     if options["cache"] is None:
+        if options["control"] is not None:
+            raise click.UsageError("--control: only with --cache; there is nothing else to control")
         _refuse(ctx, frozenset(("cache_stale",)), "only with --cache")
+
+
+class _Front(NamedTuple):
+    """What clients and operators see, wherever the application runs."""
+
+    listen: tuple[str, int] | str
+    edge: config.Edge
+    status: config.Status | None
+    control: Path | None
+    access_log: bool
+
+
+def _front(listen: tuple[str, int] | str, options: Mapping[str, Any]) -> _Front:
+    place = options["status_listen"]
     with errors_of_options():
-        status = None if status_listen is None else config.Status(listen=status_listen)
-    listens = {"--listen": listen, "--status-listen": None if status is None else status.place()}
-    if app is not None and workers is not None:
-        make_engine, settings = _edge(app, workers, drain, options)
+        edge = config.Edge(
+            client_connections=options["client_connections"], client_requests=options["client_requests"]
+        )
+        status = None if place is None else config.Status(listen=place)
+    return _Front(listen, edge, status, options["control"], options["access_log"])
 
-        async def run() -> None:
-            engine = make_engine()
-            async with _operated(engine, control):
-                await serve_in_workers(
-                    app,
-                    listen,
-                    engine=engine,
-                    settings=settings,
-                    edge=edge,
-                    access_log=access_log,
-                    log_level=log_level,
-                    uvloop=uvloop,
-                    status=status,
-                    ready=_tell_where,
-                )
 
-    else:
-        make = _application(app) if app is not None else _gateway(origin, lane, options)
+def _in_workers(
+    app: str, front: _Front, log_level: str, uvloop: bool | None, options: Mapping[str, Any]
+) -> Coroutine[Any, Any, None]:
+    """Serve what `app` names in worker processes. Settings are checked now."""
+    make_engine, settings = _edge(app, options)
 
-        async def run() -> None:
-            application, engine = await make()
-            async with _operated(engine, control):
-                await serve_app(
-                    application,
-                    listen,
-                    engine=engine,
-                    edge=edge,
-                    drain=drain,
-                    access_log=access_log,
-                    decode_requests=engine is None,
-                    status=status,
-                    ready=_tell_where,
-                )
+    async def run() -> None:
+        engine = make_engine()
+        async with _operated(engine, front.control):
+            await serve_in_workers(
+                app,
+                front.listen,
+                engine=engine,
+                settings=settings,
+                edge=front.edge,
+                access_log=front.access_log,
+                log_level=log_level,
+                uvloop=uvloop,
+                status=front.status,
+                ready=_tell_where,
+            )
 
-    _run(run(), uvloop, listens)
+    return run()
+
+
+async def _in_this_process(
+    make: Callable[[], Coroutine[Any, Any, "_Made"]], front: _Front, drain: float
+) -> None:
+    """Serve what `make` returns."""
+    application, engine = await make()
+    async with _operated(engine, front.control):
+        await serve_app(
+            application,
+            front.listen,
+            engine=engine,
+            edge=front.edge,
+            drain=drain,
+            access_log=front.access_log,
+            decode_requests=engine is None,
+            status=front.status,
+            ready=_tell_where,
+        )
 
 
 def _refuse(ctx: click.Context, names: frozenset[str], why: str) -> None:
@@ -371,7 +401,7 @@ def _cache(memory: str | None, disk: str | None, size: str | None) -> config.Cac
 _Made = tuple[web.Application, Engine | None]
 
 
-def _engine(options: dict[str, Any], timeouts: config.Timeouts) -> Callable[[], Engine]:
+def _engine(options: Mapping[str, Any], timeouts: config.Timeouts) -> Callable[[], Engine]:
     """What makes the engine; settings are checked now, memory is taken then."""
     limits = config.OriginLimits(connections=options["connections"])
     pool = config.Pool(memory=options["memory"])
@@ -395,9 +425,7 @@ def _engine(options: dict[str, Any], timeouts: config.Timeouts) -> Callable[[], 
     return make
 
 
-def _gateway(
-    urls: tuple[str, ...], lane: str, options: dict[str, Any]
-) -> Callable[[], Coroutine[Any, Any, _Made]]:
+def _gateway(urls: tuple[str, ...], options: Mapping[str, Any]) -> Callable[[], Coroutine[Any, Any, _Made]]:
     """What makes the application of a gateway."""
     with errors_of_options(others="--origin"):
         origin = urls[0] if len(urls) == 1 else Origins(urls)
@@ -416,7 +444,7 @@ def _gateway(
         engine = make_engine()
         gateway = Gateway(origin, engine=engine, forwarding=forwarding, caching=caching)
         app = web.Application(middlewares=[settle_failures])
-        if lane == "native":
+        if options["lane"] == "native":
             app.add_routes([gateway.native("/")])
         else:
             app.router.add_route("*", "/{path:.*}", gateway.relay)
@@ -425,16 +453,14 @@ def _gateway(
     return make
 
 
-def _edge(
-    app: str, count: int, drain: float, options: dict[str, Any]
-) -> tuple[Callable[[], Engine], config.Workers]:
+def _edge(app: str, options: Mapping[str, Any]) -> tuple[Callable[[], Engine], config.Workers]:
     """What makes the engine before workers, and what they may take. What `app` names is not looked for here."""
     with _errors_of_names(), errors_of_options():
         parts_of(app)
         settings = config.Workers(
-            count=count,
+            count=options["workers"],
             start_timeout=options["worker_start_timeout"],
-            stop_timeout=drain,
+            stop_timeout=options["drain"],
             hang=options["worker_hang"],
             memory=options["worker_memory"],
         )

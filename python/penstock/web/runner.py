@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -93,15 +93,12 @@ def run_app(
     # What a site takes for the default is aiohttp's own class.
     if access_log_class is web_log.AccessLogger:
         access_log_class = OwnAccessLogger
-    settings = edge or Edge()
-    if keepalive_timeout is not None:
-        settings = replace(settings, idle_timeout=keepalive_timeout)
-    if backlog is not None:
-        settings = replace(settings, backlog=backlog)
-    if reuse_port is not None:
-        settings = replace(settings, reuse_port=reuse_port)
+    given: dict[str, Any] = {"idle_timeout": keepalive_timeout, "backlog": backlog, "reuse_port": reuse_port}
+    settings = replace(edge or Edge(), **{name: value for name, value in given.items() if value is not None})
 
     async def serve() -> None:
+        main = asyncio.current_task()
+        assert main is not None  # noqa: S101 (this is its code)
         if not isinstance(app, web.Application) and (said := foreign(app, "app")):
             raise TypeError(said)
         made = app if isinstance(app, web.Application) else await app
@@ -124,20 +121,30 @@ def run_app(
                 Site(runner, **where, engine=engine, edge=settings, status=None if number else status)
                 for number, where in enumerate(_places(host, port, path, sock))
             ]
-            for site in sites:
-                if print is not None:
-                    site.tell = partial(_say_waiting, print)
-                await site.start()
-            if print is not None:
-                names = ", ".join(sorted(site.name for site in sites))
-                print(f"======== Running on {names} ========\n(Press CTRL+C to quit)")
+            await _start(sites, print)
             await asyncio.Event().wait()
         finally:
             await runner.cleanup()
 
+    _run(serve(), loop)
+
+
+async def _start(sites: Iterable[Site], print: Callable[..., None] | None) -> None:  # noqa: A002 (aiohttp's name)
+    """Listen, and say where."""
+    for site in sites:
+        if print is not None:
+            site.tell = partial(_say_waiting, print)
+        await site.start()
+    if print is not None:
+        names = ", ".join(sorted(site.name for site in sites))
+        print(f"======== Running on {names} ========\n(Press CTRL+C to quit)")
+
+
+def _run(work: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop | None) -> None:
+    """Run `work` until it is cancelled, on `loop` or on a new one."""
     with asyncio.Runner(loop_factory=None if loop is None else lambda: loop) as runner:
         running = runner.get_loop()
-        main = running.create_task(serve())
+        main = running.create_task(work)
         # Not `runner.run`: it would cancel the handlers together with what waits for them.
         with suppress(asyncio.CancelledError):
             try:

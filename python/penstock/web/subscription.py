@@ -146,11 +146,7 @@ async def respond(
         assert writer is not None  # noqa: S101 (it is for a response that has ended)
         direct = can_hand_over(writer, transport)
         if direct is not None:
-            asked = Asked(request.method, request.raw_path, None, None, None)
-            handover = Handover(asked, response.status)
-            if permit.lease is not None:
-                # It keeps the request, for as long as the hook is asked again.
-                handover.when_over(permit.over)
+            handover = _handover(request, response, permit)
             hand_over_topic(admission, writer, direct, handover)
         else:
             async with hub._read(admission, engines(transport)) as events:  # noqa: SLF001
@@ -159,25 +155,46 @@ async def respond(
         permit.over()
         if admission is not None:
             admission.close()
-        left = link.lost or transport.is_closing()
-        status = None
-        if response is not None and request.writer.output_size:
-            status = response.status
-            cut_off(request, response)
-        if left and isinstance(error, PenstockError | ConnectionError | asyncio.CancelledError):
-            raise asyncio.CancelledError from client_gone(request, status)
-        if isinstance(error, PenstockError):
-            note_failure(request, error, status)
-            if status is None:
-                error.__traceback__ = None
-                return problem_response(error)
-        raise
+        problem = _failed(request, response, error, left=link.lost or transport.is_closing())
+        if problem is None:
+            raise
+        return problem
     else:
         return response
     finally:
         link.task = None
         if handover is None:
             permit.over()
+
+
+def _handover(request: web.Request, response: web.StreamResponse, permit: _Permit) -> Handover:
+    handover = Handover(Asked(request.method, request.raw_path, None, None, None), response.status)
+    if permit.lease is not None:
+        # It keeps the request, for as long as the hook is asked again.
+        handover.when_over(permit.over)
+    return handover
+
+
+def _failed(
+    request: web.Request, response: web.StreamResponse | None, error: BaseException, *, left: bool
+) -> web.Response | None:
+    """Cut off the response if it has begun, and note `error`; the answer in its place, None if `error` is to be raised.
+
+    Raises:
+        CancelledError: the client `left`.
+    """
+    status = None
+    if response is not None and request.writer.output_size:
+        status = response.status
+        cut_off(request, response)
+    if left and isinstance(error, PenstockError | ConnectionError | asyncio.CancelledError):
+        raise asyncio.CancelledError from client_gone(request, status)
+    if isinstance(error, PenstockError):
+        note_failure(request, error, status)
+        if status is None:
+            error.__traceback__ = None
+            return problem_response(error)
+    return None
 
 
 def _had(request: web.Request) -> str | None:

@@ -90,7 +90,6 @@ async def serve(
         requests = _native.Workers(
             engine.native, lane, declared.plan, declared.feed, declared.orphan, supervisor.silent
         )
-        loop = asyncio.get_running_loop()
         stop = stop_signal(reload=supervisor.reload)
         with last_act(supervisor.kill):
             starting = asyncio.create_task(supervisor.start(requests))
@@ -105,15 +104,22 @@ async def serve(
             finally:
                 starting.cancel()
                 await asyncio.wait({starting})
-                listening.close()
-                over = asyncio.Event()
-                ending = asyncio.create_task(supervisor.stop(settings.stop_timeout, over))
-                await listening.finish(loop.time() + settings.stop_timeout)
-                await front.declarations.told(_TELLING)
-                over.set()
-                await ending
-                await front.declarations.aclose()
+                await _stop(listening, supervisor, declared, settings.stop_timeout)
                 requests.close()
+
+
+async def _stop(
+    listening: Listening, supervisor: Supervisor, declarations: Declarations, seconds: float
+) -> None:
+    """Stop accepting, let requests finish for `seconds`, tell the application of their ends, and end its workers."""
+    listening.close()
+    over = asyncio.Event()
+    ending = asyncio.create_task(supervisor.stop(seconds, over))
+    await listening.finish(asyncio.get_running_loop().time() + seconds)
+    await declarations.told(_TELLING)
+    over.set()
+    await ending
+    await declarations.aclose()
 
 
 def no_application() -> Any:
