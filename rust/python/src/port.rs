@@ -18,6 +18,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, intern};
+use slab::Slab;
 
 use crate::lock;
 
@@ -111,27 +112,15 @@ enum Waiting {
     Receiver(Arc<dyn Receive>),
 }
 
-#[derive(Default)]
-struct Slots {
-    waiting: Vec<Waiting>,
-    free: Vec<usize>,
-}
+/// The waiters of a loop, by the numbers of their slots.
+type Slots = Slab<Waiting>;
 
-impl Slots {
-    fn take_place(&mut self) -> usize {
-        self.free.pop().unwrap_or_else(|| {
-            self.waiting.push(Waiting::Nothing);
-            self.waiting.len() - 1
-        })
-    }
-
-    /// Takes a future out of the slot; a receiver stays.
-    fn woken(&mut self, slot: usize) -> Waiting {
-        match self.waiting.get_mut(slot) {
-            Some(Waiting::Receiver(receiver)) => Waiting::Receiver(Arc::clone(receiver)),
-            Some(waiting) => std::mem::take(waiting),
-            None => Waiting::Nothing,
-        }
+/// Takes a future out of the slot; a receiver stays.
+fn woken(slots: &mut Slots, slot: usize) -> Waiting {
+    match slots.get_mut(slot) {
+        Some(Waiting::Receiver(receiver)) => Waiting::Receiver(Arc::clone(receiver)),
+        Some(waiting) => std::mem::take(waiting),
+        None => Waiting::Nothing,
     }
 }
 
@@ -257,7 +246,7 @@ impl LoopPort {
     /// Handles the wake-ups. The loop calls it when the eventfd is readable.
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
         for slot in self.mailbox.take() {
-            let waiting = lock(&self.slots).woken(slot);
+            let waiting = woken(&mut lock(&self.slots), slot);
             match waiting {
                 Waiting::Nothing => {}
                 Waiting::Future(future) => {
@@ -291,7 +280,7 @@ pub(crate) struct Slot {
 
 impl Slot {
     pub(crate) fn new(port: Py<LoopPort>) -> Self {
-        let number = lock(&port.get().slots).take_place();
+        let number = lock(&port.get().slots).insert(Waiting::Nothing);
         let waker = Arc::new(SlotWaker { mailbox: Arc::clone(&port.get().mailbox), slot: number }).into();
         Self { port, number, parked: AtomicBool::new(false), waker }
     }
@@ -299,7 +288,7 @@ impl Slot {
     /// A place whose wake-ups call `receiver`, which is kept alive until the place is freed.
     pub(crate) fn receiving(port: Py<LoopPort>, receiver: Arc<dyn Receive>) -> Self {
         let slot = Self::new(port);
-        lock(&slot.port.get().slots).waiting[slot.number] = Waiting::Receiver(receiver);
+        lock(&slot.port.get().slots)[slot.number] = Waiting::Receiver(receiver);
         slot
     }
 
@@ -316,7 +305,7 @@ impl Slot {
         }
         let future = {
             let slots = lock(&self.port.get().slots);
-            let Waiting::Future(future) = &slots.waiting[self.number] else {
+            let Waiting::Future(future) = &slots[self.number] else {
                 // Relaxed: under the lock that `park` takes before it sets it again.
                 self.parked.store(false, Ordering::Relaxed);
                 return Ok(false);
@@ -342,7 +331,7 @@ impl Slot {
             let mut slots = lock(&port.slots);
             // Release, with the Acquire of `is_waiting`.
             self.parked.store(true, Ordering::Release);
-            std::mem::replace(&mut slots.waiting[self.number], Waiting::Future(future.clone().unbind()))
+            std::mem::replace(&mut slots[self.number], Waiting::Future(future.clone().unbind()))
         };
         drop(previous);
         Ok(future)
@@ -351,11 +340,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let waiting = {
-            let mut slots = lock(&self.port.get().slots);
-            slots.free.push(self.number);
-            std::mem::take(&mut slots.waiting[self.number])
-        };
+        let waiting = lock(&self.port.get().slots).remove(self.number);
         drop(waiting);
     }
 }

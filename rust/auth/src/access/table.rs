@@ -10,6 +10,8 @@ use std::fmt;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::time::Instant;
 
+use slab::Slab;
+
 use super::counts::ByRoute;
 
 /// A cryptographic hash that clients cannot compute, so that a map needs no other hash; and the number of its route.
@@ -89,8 +91,7 @@ const NONE: usize = usize::MAX;
 pub(super) struct Table<T> {
     places: ByKey<usize>,
     by_route: ByRoute<usize>,
-    entries: Vec<Option<Entry<T>>>,
-    free: Vec<usize>,
+    entries: Slab<Entry<T>>,
     newest: usize,
     oldest: usize,
     /// The entry to look at next; `NONE` for the oldest.
@@ -112,9 +113,8 @@ struct Entry<T> {
 impl<T> Table<T> {
     /// An empty table for `most` entries, at least one.
     pub(super) fn new(most: usize) -> Self {
-        let (places, by_route) = (ByKey::default(), ByRoute::default());
-        let (entries, free) = (Vec::new(), Vec::new());
-        Self { places, by_route, entries, free, newest: NONE, oldest: NONE, hand: NONE, most }
+        let (places, by_route, entries) = (ByKey::default(), ByRoute::default(), Slab::new());
+        Self { places, by_route, entries, newest: NONE, oldest: NONE, hand: NONE, most }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -129,13 +129,13 @@ impl<T> Table<T> {
     /// The value of `key`, unless it has expired.
     pub(super) fn get(&mut self, key: &Key, now: Instant) -> Option<&T> {
         let place = *self.places.get(key)?;
-        let entry = self.entries[place].as_mut()?;
-        if entry.until <= now {
+        if self.entries[place].until <= now {
             self.take(place);
             return None;
         }
+        let entry = &mut self.entries[place];
         entry.asked_for = true;
-        self.entries[place].as_ref().map(|entry| &entry.value)
+        Some(&entry.value)
     }
 
     /// Stores `value`, in place of an older one of the key. Returns the key that was evicted before it expired, if there is
@@ -144,14 +144,10 @@ impl<T> Table<T> {
         self.remove(&key);
         let evicted = if self.len() >= self.most { self.evict(now) } else { None };
         let entry = Entry { key, value, until, asked_for: false, newer: NONE, older: self.newest };
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.entries.push(None);
-            self.entries.len() - 1
-        });
-        self.entries[place] = Some(entry);
+        let place = self.entries.insert(entry);
         match self.newest {
             NONE => self.oldest = place,
-            newest => self.at(newest).newer = place,
+            newest => self.entries[newest].newer = place,
         }
         self.newest = place;
         self.places.insert(key, place);
@@ -161,26 +157,25 @@ impl<T> Table<T> {
 
     pub(super) fn remove(&mut self, key: &Key) -> Option<T> {
         let place = *self.places.get(key)?;
-        self.take(place)
+        Some(self.take(place))
     }
 
     /// Removes what `matches`, calls `see` with each key, and returns the number.
     pub(super) fn forget(&mut self, mut matches: impl FnMut(&T) -> bool, mut see: impl FnMut(&Key)) -> usize {
-        let before = self.len();
-        for place in 0..self.entries.len() {
-            if let Some(entry) = self.entries[place].as_ref().filter(|entry| matches(&entry.value)) {
-                see(&entry.key);
-                self.take(place);
-            }
+        let matching = self.entries.iter().filter(|(_, entry)| matches(&entry.value));
+        let places: Vec<usize> = matching.map(|(place, _)| place).collect();
+        for place in &places {
+            see(&self.entries[*place].key);
+            self.take(*place);
         }
-        before - self.len()
+        places.len()
     }
 
     /// Makes room for one. Returns the evicted key, unless it had expired.
     fn evict(&mut self, now: Instant) -> Option<Key> {
         loop {
             let place = if self.hand == NONE { self.oldest } else { self.hand };
-            let entry = self.at(place);
+            let entry = &mut self.entries[place];
             let is_over = entry.until <= now;
             if is_over || !std::mem::take(&mut entry.asked_for) {
                 let key = entry.key;
@@ -194,28 +189,22 @@ impl<T> Table<T> {
     }
 
     /// Removes an entry from the list.
-    fn take(&mut self, place: usize) -> Option<T> {
-        let Entry { key, value, newer, older, .. } = self.entries[place].take()?;
+    fn take(&mut self, place: usize) -> T {
+        let Entry { key, value, newer, older, .. } = self.entries.remove(place);
         self.places.remove(&key);
         *self.by_route.at(key.route()) -= 1;
-        self.free.push(place);
         match newer {
             NONE => self.newest = older,
-            newer => self.at(newer).older = older,
+            newer => self.entries[newer].older = older,
         }
         match older {
             NONE => self.oldest = newer,
-            older => self.at(older).newer = newer,
+            older => self.entries[older].newer = newer,
         }
         if self.hand == place {
             self.hand = newer;
         }
-        Some(value)
-    }
-
-    /// An entry of the list.
-    fn at(&mut self, place: usize) -> &mut Entry<T> {
-        self.entries[place].as_mut().expect("the list links entries that exist")
+        value
     }
 }
 
@@ -298,7 +287,8 @@ mod tests {
                 assert_eq!(table.remove(&key(number)).is_some(), is_there);
             }
         }
-        assert_eq!(table.forget(|_| true, |_| ()), table.entries.iter().flatten().count());
+        let rest = table.len();
+        assert_eq!(table.forget(|_| true, |_| ()), rest);
         assert_eq!((table.len(), table.newest, table.oldest, table.hand), (0, NONE, NONE, NONE));
     }
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::task::Waker;
 use std::time::Duration;
 
+use slab::Slab;
 use tokio::time::Instant;
 
 use super::super::budget::Charge;
@@ -40,8 +41,9 @@ pub(in crate::hub) struct Turn {
 /// The seats of a row.
 #[derive(Debug, Default)]
 pub(super) struct Seats {
-    places: Vec<Place>,
-    free: Vec<usize>,
+    places: Slab<Place>,
+    /// Above the highest number of a seat so far.
+    end: usize,
     /// Nothing is due before, and who has the timer for it.
     due: Option<Instant>,
     alarm: Option<Waker>,
@@ -96,20 +98,14 @@ impl Seats {
         let clock = (heartbeat.is_some() || most.is_some()).then(|| Box::new(clock));
         let place = Place { connection, clock, ..Place::default() };
         let due = place.due();
-        let number = if let Some(number) = self.free.pop() {
-            self.places[number] = place;
-            number
-        } else {
-            self.places.push(place);
-            self.places.len() - 1
-        };
+        let number = self.places.insert(place);
+        self.end = self.end.max(number + 1);
         self.hasten(due);
         number
     }
 
     pub(super) fn give_back(&mut self, number: usize) {
-        self.places[number] = Place::default();
-        self.free.push(number);
+        self.places.remove(number);
     }
 
     pub(super) fn place(&mut self, number: usize) -> &mut Place {
@@ -128,10 +124,13 @@ impl Seats {
     }
 
     /// Calls `work` with some of the places; whether these are the last.
-    pub(super) fn each(&mut self, seats: Range<usize>, work: impl FnMut(&mut Place)) -> bool {
-        let end = seats.end.min(self.places.len());
-        self.places.get_mut(seats.start..end).unwrap_or_default().iter_mut().for_each(work);
-        end < seats.end
+    pub(super) fn each(&mut self, seats: Range<usize>, mut work: impl FnMut(&mut Place)) -> bool {
+        for number in seats.start..seats.end.min(self.end) {
+            if let Some(place) = self.places.get_mut(number) {
+                work(place);
+            }
+        }
+        self.end < seats.end
     }
 
     /// Before when nothing is due. The caller is woken when that becomes earlier.
