@@ -5,31 +5,27 @@
 
 use std::ops::AddAssign;
 
+use penstock_memory::counters::ByName;
 use penstock_memory::sync::{Mutex, lock};
 
-/// Routes with counts of their own; further ones share one row. Arbitrary, the same as for request counts.
-const MOST: u16 = 256;
-
-/// The name of the shared row.
-const OTHER: &str = "other";
-
-/// Totals since the start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counted {
-    /// Requests that a cached decision let in.
-    pub allowed: u64,
-    /// Requests that a cached decision refused.
-    pub denied: u64,
-    /// Questions that were asked.
-    pub asked: u64,
-    /// Requests that waited for the answer to the question of another.
-    pub joined: u64,
-    /// Questions without an answer: the hook failed, or took too long.
-    pub failed: u64,
-    /// Decisions that were evicted before they expired.
-    pub evicted: u64,
-    /// Decisions that were revoked.
-    pub revoked: u64,
+penstock_memory::counts! {
+    /// Totals since the start.
+    pub struct Counted {
+        /// Requests that a cached decision let in.
+        allowed,
+        /// Requests that a cached decision refused.
+        denied,
+        /// Questions that were asked.
+        asked,
+        /// Requests that waited for the answer to the question of another.
+        joined,
+        /// Questions without an answer: the hook failed, or took too long.
+        failed,
+        /// Decisions that were evicted before they expired.
+        evicted,
+        /// Decisions that were revoked.
+        revoked,
+    }
 }
 
 /// The state of the cache of decisions, and totals.
@@ -47,27 +43,13 @@ pub struct DecisionStats {
     pub counted: Counted,
 }
 
-impl AddAssign for Counted {
-    fn add_assign(&mut self, other: Self) {
-        let Self { allowed, denied, asked, joined, failed, evicted, revoked } = other;
-        self.allowed += allowed;
-        self.denied += denied;
-        self.asked += asked;
-        self.joined += joined;
-        self.failed += failed;
-        self.evicted += evicted;
-        self.revoked += revoked;
-    }
-}
-
-impl AddAssign for DecisionStats {
-    fn add_assign(&mut self, other: Self) {
-        let Self { allowed, denied, open, running, counted } = other;
-        self.allowed += allowed;
-        self.denied += denied;
-        self.open += open;
-        self.running += running;
-        self.counted += counted;
+impl AddAssign<&Self> for DecisionStats {
+    fn add_assign(&mut self, other: &Self) {
+        self.allowed += other.allowed;
+        self.denied += other.denied;
+        self.open += other.open;
+        self.running += other.running;
+        self.counted += &other.counted;
     }
 }
 
@@ -96,42 +78,41 @@ impl<T: Copy + Default> ByRoute<T> {
     }
 }
 
-/// The names of routes, in the order of their numbers.
+/// The numbers of routes, by name. Routes above the limit of names share one.
 #[derive(Debug, Default)]
-pub(super) struct Names(Mutex<Vec<Box<str>>>);
+pub(super) struct Names(Mutex<ByName<u16>>);
 
 impl Names {
     /// The number of `name`; the same at each call.
     pub(super) fn number(&self, name: &str) -> u16 {
         let mut names = lock(&self.0);
-        let known = (0..).zip(names.iter()).find(|(_, known)| ***known == *name);
-        if let Some((number, _)) = known {
-            return number;
-        }
-        if names.len() > MOST.into() {
-            return MOST;
-        }
-        let name = if names.len() < MOST.into() { name } else { OTHER };
-        names.push(name.into());
-        (names.len() - 1).try_into().unwrap_or(MOST)
+        let next = names.len().try_into().expect("the limit of names fits");
+        *names.get_or_insert_with(name, |_| next)
     }
 
-    /// All of them.
+    /// All names, in the order of their numbers.
     pub(super) fn all(&self) -> Vec<Box<str>> {
-        lock(&self.0).clone()
+        let names = lock(&self.0);
+        let mut all = vec![Box::default(); names.len()];
+        for (name, number) in &*names {
+            all[usize::from(*number)] = name.clone();
+        }
+        all
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use penstock_memory::counters::OTHER;
+
     use super::*;
 
     #[test]
-    fn a_route_keeps_its_number_and_there_is_a_bound_to_them() {
+    fn a_route_keeps_its_number_and_routes_above_the_limit_share_one() {
         let names = Names::default();
         for _ in 0..2 {
-            for number in 0..2 * MOST {
-                assert_eq!(names.number(&number.to_string()), number.min(MOST));
+            for number in 0..500 {
+                assert_eq!(names.number(&number.to_string()), number.min(256));
             }
         }
         let all = names.all();

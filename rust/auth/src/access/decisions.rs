@@ -334,7 +334,7 @@ impl Decisions {
         let mut stats = DecisionStats::default();
         for shard in &self.shards {
             for row in lock(shard).rows().iter() {
-                stats += row;
+                stats += &row;
             }
         }
         // Including voided questions that the hook still has.
@@ -349,7 +349,7 @@ impl Decisions {
         let mut routes: Vec<_> = names.into_iter().map(|name| (name, DecisionStats::default())).collect();
         for shard in &self.shards {
             for (row, (_, stats)) in lock(shard).rows().iter().zip(&mut routes) {
-                *stats += row;
+                *stats += &row;
             }
         }
         routes

@@ -6,18 +6,11 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::counters::{Buckets, Histogram};
+use crate::counters::{Buckets, ByName, Counter, Histogram};
 use crate::error::{Code, Error};
 use crate::sync::{Arc, Mutex, lock};
-
-/// Names of routes that are told apart; what is beyond is counted together. Arbitrary: some hundred series each.
-const MOST: usize = 256;
-
-/// What is beyond [`MOST`] is called.
-const OTHER: &str = "other";
 
 /// Who answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,11 +70,11 @@ fn name(place: usize) -> Cow<'static, str> {
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Tally {
-    begun: AtomicU64,
-    statuses: [AtomicU64; PLACES],
-    failures: [AtomicU64; Code::COUNT],
-    received: AtomicU64,
-    sent: AtomicU64,
+    begun: Counter,
+    statuses: [Counter; PLACES],
+    failures: [Counter; Code::COUNT],
+    received: Counter,
+    sent: Counter,
     first_byte: Buckets,
     duration: Buckets,
     /// Of those on tenants' accounts.
@@ -90,29 +83,20 @@ pub(super) struct Tally {
 
 #[derive(Debug, Default)]
 struct TenantTally {
-    begun: AtomicU64,
-    ended: AtomicU64,
-    refused: AtomicU64,
-    bytes: AtomicU64,
-}
-
-// Relaxed throughout: counts, which order nothing.
-fn add(counter: &AtomicU64, count: u64) {
-    counter.fetch_add(count, Ordering::Relaxed);
-}
-
-fn read(counter: &AtomicU64) -> u64 {
-    counter.load(Ordering::Relaxed)
+    begun: Counter,
+    ended: Counter,
+    refused: Counter,
+    bytes: Counter,
 }
 
 impl Tally {
     fn new() -> Self {
         Self {
-            begun: AtomicU64::new(0),
-            statuses: [const { AtomicU64::new(0) }; PLACES],
-            failures: [const { AtomicU64::new(0) }; Code::COUNT],
-            received: AtomicU64::new(0),
-            sent: AtomicU64::new(0),
+            begun: Counter::new(),
+            statuses: [const { Counter::new() }; PLACES],
+            failures: [const { Counter::new() }; Code::COUNT],
+            received: Counter::new(),
+            sent: Counter::new(),
             first_byte: Buckets::default(),
             duration: Buckets::default(),
             tenants: TenantTally::default(),
@@ -121,42 +105,42 @@ impl Tally {
 
     /// A request has come.
     pub(super) fn begin(&self) {
-        add(&self.begun, 1);
+        self.begun.add(1);
     }
 
     /// The kernel took so many bytes of a response.
     pub(super) fn sent(&self, bytes: usize) {
-        add(&self.sent, bytes as u64);
+        self.sent.add(bytes as u64);
     }
 
     /// A request is on a tenant's account.
     pub(super) fn begin_tenant(&self) {
-        add(&self.tenants.begun, 1);
+        self.tenants.begun.add(1);
     }
 
     /// It is no longer.
     pub(super) fn end_tenant(&self) {
-        add(&self.tenants.ended, 1);
+        self.tenants.ended.add(1);
     }
 
     /// A request was refused for a limit of its tenant's.
     pub(super) fn refuse_tenant(&self) {
-        add(&self.tenants.refused, 1);
+        self.tenants.refused.add(1);
     }
 
     /// So many bytes of a body were sent on a tenant's account.
     pub(super) fn sent_of_tenant(&self, bytes: u64) {
-        add(&self.tenants.bytes, bytes);
+        self.tenants.bytes.add(bytes);
     }
 
     /// A request has been answered, or has not.
     pub(super) fn end(&self, end: &End<'_>) {
-        add(&self.statuses[place(end.status)], 1);
+        self.statuses[place(end.status)].add(1);
         if let Some(error) = end.error {
-            add(&self.failures[error.code().position()], 1);
+            self.failures[error.code().position()].add(1);
         }
         if end.received > 0 {
-            add(&self.received, end.received);
+            self.received.add(end.received);
         }
         if let Some(first_byte) = end.first_byte {
             self.first_byte.add(first_byte);
@@ -209,24 +193,24 @@ impl Tallies {
         for tally in &self.0 {
             // Ends before beginnings: whatever comes between the two looks is under way, and none has ended unbegun.
             for (sum, count) in statuses.iter_mut().zip(&tally.statuses) {
-                *sum += read(count);
+                *sum += count.get();
             }
             for (sum, count) in failures.iter_mut().zip(&tally.failures) {
-                *sum += read(count);
+                *sum += count.get();
             }
-            begun += read(&tally.begun);
-            sums.received += read(&tally.received);
-            sums.sent += read(&tally.sent);
+            begun += tally.begun.get();
+            sums.received += tally.received.get();
+            sums.sent += tally.sent.get();
             sums.first_byte.add(&tally.first_byte);
             sums.duration.add(&tally.duration);
             let tenants = &tally.tenants;
             // In this order, as above.
-            let ended = read(&tenants.ended);
-            let begun = read(&tenants.begun);
+            let ended = tenants.ended.get();
+            let begun = tenants.begun.get();
             sums.tenants.requests += begun;
             sums.tenants.active += begun.saturating_sub(ended);
-            sums.tenants.refused += read(&tenants.refused);
-            sums.tenants.bytes += read(&tenants.bytes);
+            sums.tenants.refused += tenants.refused.get();
+            sums.tenants.bytes += tenants.bytes.get();
         }
         sums.active = begun.saturating_sub(statuses.iter().sum());
         let counted = statuses.into_iter().enumerate().filter(|(_, count)| *count > 0);
@@ -275,14 +259,11 @@ pub struct TenantSums {
     pub bytes: u64,
 }
 
-/// Who answers, and the name of the route.
-type Key = (Lane, Box<str>);
-
 /// What an engine counts of requests, over all of its sites.
 #[derive(Debug)]
 pub struct Ledger {
     threads: usize,
-    by_route: Mutex<BTreeMap<Key, Arc<Tallies>>>,
+    by_route: Mutex<BTreeMap<Lane, ByName<Arc<Tallies>>>>,
 }
 
 impl Ledger {
@@ -294,18 +275,15 @@ impl Ledger {
     /// What is counted under `name`.
     pub(super) fn of(&self, lane: Lane, name: &str) -> Arc<Tallies> {
         let mut by_route = lock(&self.by_route);
-        let is_known = by_route.contains_key(&(lane, Box::from(name)));
-        let name = if is_known || by_route.len() < MOST { name } else { OTHER };
-        let tallies =
-            by_route.entry((lane, name.into())).or_insert_with(|| Arc::new(Tallies::new(self.threads)));
-        Arc::clone(tallies)
+        let tallies = by_route.entry(lane).or_default();
+        Arc::clone(tallies.get_or_insert_with(name, |_| Arc::new(Tallies::new(self.threads))))
     }
 
     /// What all of them come to, in the order of lanes and names.
     pub fn sums(&self) -> Vec<RouteSums> {
-        let routes: Vec<_> =
-            lock(&self.by_route).iter().map(|(key, tallies)| (key.clone(), Arc::clone(tallies))).collect();
-        routes.iter().map(|((lane, name), tallies)| tallies.sums(*lane, name)).collect()
+        let by_route = lock(&self.by_route);
+        let routes = by_route.iter().flat_map(|(lane, routes)| routes.iter().map(|route| (*lane, route)));
+        routes.map(|(lane, (name, tallies))| tallies.sums(lane, name)).collect()
     }
 }
 
@@ -369,19 +347,5 @@ mod tests {
             tally.end(&end(200));
         }
         assert_eq!(ledger.sums()[0].statuses, [("200".into(), 2)]);
-    }
-
-    #[test]
-    fn names_beyond_the_bound_are_counted_together() {
-        let ledger = Ledger::new(1);
-        for number in 0..2 * MOST {
-            let tally = ledger.of(Lane::Native, &number.to_string()).of(0);
-            tally.begin();
-            tally.end(&end(200));
-        }
-        let sums = ledger.sums();
-        assert_eq!(sums.len(), MOST + 1);
-        let other = sums.iter().find(|sums| sums.route == OTHER).unwrap();
-        assert_eq!(other.statuses, [("200".into(), MOST as u64)]);
     }
 }

@@ -8,7 +8,6 @@ use std::task::{Context, Poll, Waker};
 use super::Slow;
 use super::admitted::{Admitted, Member, Wire};
 use super::budget::Charge;
-use super::counts::add;
 use super::encode::{end, framed, gap, place};
 use super::lease::{Lease, Watched};
 use super::log::{Found, Name, Run};
@@ -133,16 +132,16 @@ impl Subscriber {
     fn take(&mut self, run: Run) -> Payload {
         self.place = run.next;
         self.last = Some(run.last);
-        add(&self.topic().counts.delivered, run.events);
-        add(&self.topic().counts.conflated, run.conflated);
+        self.topic().counts.delivered.add(run.events);
+        self.topic().counts.conflated.add(run.conflated);
         self.held.push(run.charge);
         Payload::Kept(run.bytes)
     }
 
     fn skip(&mut self) -> Payload {
         let (first, resumed) = self.topic().oldest();
-        add(&self.topic().counts.gaps, 1);
-        add(&self.topic().counts.dropped, first - self.place);
+        self.topic().counts.gaps.add(1);
+        self.topic().counts.dropped.add(first - self.place);
         self.place = first;
         let had = self.last.take().map(|last| last.to_string());
         let text = gap(had.as_deref(), &resumed);
@@ -155,7 +154,7 @@ impl Subscriber {
     }
 
     fn cut_off(&mut self) -> Poll<Option<Payload>> {
-        add(&self.topic().counts.slow, 1);
+        self.topic().counts.slow.add(1);
         self.end()
     }
 

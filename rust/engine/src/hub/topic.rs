@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::task::Waker;
 use std::time::Duration;
 
-use super::counts::{Counts, add};
+use super::counts::Counts;
 use super::encode::Event;
 use super::log::{Found, Log, Room};
 use super::resume::{Beginning, Resumption, begin};
@@ -146,8 +146,8 @@ impl Topic {
         }
         let Some(id) = choose(&state.log)? else { return Ok(None) };
         let bytes = state.log.append(id, event, now)?;
-        add(&self.counts.events, 1);
-        add(&self.counts.bytes, bytes as u64);
+        self.counts.events.add(1);
+        self.counts.bytes.add(bytes as u64);
         Ok(Some(id))
     }
 
@@ -210,10 +210,10 @@ impl Topic {
         }
         let resumed = state.log.name_before(beginning.place);
         drop(state);
-        add(&self.counts.subscribed, 1);
+        self.counts.subscribed.add(1);
         match beginning.resumption {
-            Resumption::Full => add(&self.counts.resumed, 1),
-            Resumption::Gap => add(&self.counts.gaps, 1),
+            Resumption::Full => self.counts.resumed.add(1),
+            Resumption::Gap => self.counts.gaps.add(1),
             Resumption::Fresh => {}
         }
         Ok(Ok(Entered { beginning, resumed, is_over }))

@@ -238,7 +238,7 @@ impl Hub {
         let mut subscribers = 0;
         for topic in &topics {
             subscribers += topic.fullness().subscribers;
-            counted += topic.counts.snapshot();
+            counted += &topic.counts.read();
         }
         let (used, limit) = (self.room.budget.used(), self.room.budget.limit());
         HubStats { topics: topics.len(), subscribers, used, limit, counted }
@@ -256,7 +256,7 @@ impl Hub {
             newest: full.newest,
             floor: full.floor,
             is_finished: full.is_finished,
-            counted: topic.counts.snapshot(),
+            counted: topic.counts.read(),
         })
     }
 
@@ -283,7 +283,7 @@ impl Hub {
             topics.closed = true;
             let by_name = std::mem::take(&mut topics.by_name);
             for topic in by_name.values() {
-                topics.gone += topic.counts.snapshot();
+                topics.gone += &topic.counts.read();
             }
             by_name
         };
@@ -324,7 +324,7 @@ impl Hub {
         // Another one of that name may have taken its place.
         if topics.by_name.get(&topic.name).is_some_and(|there| Arc::ptr_eq(there, topic)) {
             topics.by_name.remove(&topic.name);
-            topics.gone += topic.counts.snapshot();
+            topics.gone += &topic.counts.read();
         }
     }
 

@@ -1,12 +1,11 @@
 //! The counts of all inspected responses of a route. Each engine thread adds to its own counts, without a lock and
 //! without writing memory that another thread writes; a reader sums them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::content::Content;
 use super::report::Report;
-use crate::counters::{Buckets, Histogram};
+use crate::counters::{Buckets, Counter, Histogram};
 
 /// The number of sets of counts. Further threads share a set, which is slower and still correct.
 /// Arbitrary.
@@ -20,12 +19,12 @@ pub struct Counts([Set; SETS]);
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Set {
-    streams: AtomicU64,
-    responses: AtomicU64,
-    hidden: AtomicU64,
-    with_usage: AtomicU64,
-    events: AtomicU64,
-    bytes: AtomicU64,
+    streams: Counter,
+    responses: Counter,
+    hidden: Counter,
+    with_usage: Counter,
+    events: Counter,
+    bytes: Counter,
     first: Buckets,
     gaps: Buckets,
     totals: Buckets,
@@ -84,7 +83,7 @@ impl Counts {
             (&set.events, sums.events),
             (&set.bytes, sums.bytes),
         ] {
-            count.fetch_add(more, Ordering::Relaxed);
+            count.add(more);
         }
         set.first.merge(&sums.first);
         set.gaps.merge(&sums.gaps);
@@ -95,13 +94,12 @@ impl Counts {
     pub fn sums(&self) -> Sums {
         let mut sums = Sums::default();
         for set in &self.0 {
-            // Relaxed, here and below: counts, which order nothing.
-            sums.streams += set.streams.load(Ordering::Relaxed);
-            sums.responses += set.responses.load(Ordering::Relaxed);
-            sums.hidden += set.hidden.load(Ordering::Relaxed);
-            sums.with_usage += set.with_usage.load(Ordering::Relaxed);
-            sums.events += set.events.load(Ordering::Relaxed);
-            sums.bytes += set.bytes.load(Ordering::Relaxed);
+            sums.streams += set.streams.get();
+            sums.responses += set.responses.get();
+            sums.hidden += set.hidden.get();
+            sums.with_usage += set.with_usage.get();
+            sums.events += set.events.get();
+            sums.bytes += set.bytes.get();
             sums.first.add(&set.first);
             sums.gaps.add(&set.gaps);
             sums.totals.add(&set.totals);
@@ -112,9 +110,9 @@ impl Counts {
 
 impl Set {
     pub(super) fn block(&self, bytes: usize, is_event: bool) {
-        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.bytes.add(bytes as u64);
         if is_event {
-            self.events.fetch_add(1, Ordering::Relaxed);
+            self.events.add(1);
         }
     }
 
@@ -128,12 +126,12 @@ impl Set {
 
     pub(super) fn end(&self, report: &Report) {
         if report.content == Content::Events {
-            self.streams.fetch_add(1, Ordering::Relaxed);
+            self.streams.add(1);
             self.totals.add(report.total);
         } else {
-            self.responses.fetch_add(1, Ordering::Relaxed);
+            self.responses.add(1);
         }
-        self.hidden.fetch_add(u64::from(report.hidden.is_some()), Ordering::Relaxed);
-        self.with_usage.fetch_add(u64::from(report.usage.is_some()), Ordering::Relaxed);
+        self.hidden.add(u64::from(report.hidden.is_some()));
+        self.with_usage.add(u64::from(report.usage.is_some()));
     }
 }

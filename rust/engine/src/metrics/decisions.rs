@@ -2,30 +2,18 @@
 //!
 //! Tokens name the tenants, so tenants are not labels: all tenants of a route are counted together.
 
-use std::collections::BTreeMap;
-
-use super::kept::{Sum, named};
 use super::{Board, Exposition};
 use crate::access::{Counted, DecisionStats, Decisions};
+use crate::counters::ByName;
 use crate::edge::{RouteSums, TenantSums};
 use crate::sync::lock;
 
-/// Counts by the name of the route.
-#[derive(Debug, Clone, Default)]
-pub(super) struct CountedByRoute(BTreeMap<Box<str>, Counted>);
-
-impl CountedByRoute {
-    fn of(decisions: &Decisions) -> Self {
-        Self(decisions.stats_by_route().into_iter().map(|(name, stats)| (name, stats.counted)).collect())
+fn counted(decisions: &Decisions) -> ByName<Counted> {
+    let mut by_route = ByName::<Counted>::default();
+    for (name, stats) in decisions.stats_by_route() {
+        *by_route.entry(&name) += &stats.counted;
     }
-}
-
-impl Sum for CountedByRoute {
-    fn add(&mut self, other: &Self) {
-        for (name, counted) in &other.0 {
-            *named(&mut self.0, name) += *counted;
-        }
-    }
+    by_route
 }
 
 /// A counter, its help, and its value in the snapshot.
@@ -47,13 +35,13 @@ const COUNTERS: [Counter; 3] = [
 
 impl Board {
     pub(super) fn write_decisions(&self, out: &mut Exposition) {
-        let (there, CountedByRoute(counted)) = {
+        let (there, counted) = {
             let mut decisions = lock(&self.decisions);
-            (decisions.there(), decisions.sums(CountedByRoute::of))
+            (decisions.there(), decisions.sums(counted))
         };
-        let mut now = BTreeMap::<Box<str>, DecisionStats>::new();
+        let mut now = ByName::<DecisionStats>::default();
         for (name, stats) in there.iter().flat_map(|decisions| decisions.stats_by_route()) {
-            *named(&mut now, &name) += stats;
+            *now.entry(&name) += &stats;
         }
         let mut remembered = out.gauge("penstock_decisions_remembered", "Decisions that are remembered.");
         for (route, stats) in &now {

@@ -1,6 +1,7 @@
 //! All hubs together: clients choose the names of topics, so these are not labels.
 
-use super::kept::Sum;
+use std::ops::AddAssign;
+
 use super::{Board, Exposition};
 use crate::hub::{Counted, Hub, LogCounted};
 use crate::sync::{Arc, lock};
@@ -22,10 +23,10 @@ impl HubTotals {
     }
 }
 
-impl Sum for HubTotals {
-    fn add(&mut self, other: &Self) {
-        self.counted += other.counted;
-        self.log += other.log;
+impl AddAssign<&Self> for HubTotals {
+    fn add_assign(&mut self, other: &Self) {
+        self.counted += &other.counted;
+        self.log += &other.log;
         self.has_log |= other.has_log;
     }
 }

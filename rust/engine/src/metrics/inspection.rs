@@ -1,17 +1,10 @@
 //! Counts of inspected responses, by route.
 
-use super::kept::Sum;
 use super::{Board, Exposition};
 use crate::counters::Histogram;
 use crate::edge::Site;
 use crate::inspect::{Counts, Sums};
 use crate::sync::{Arc, lock};
-
-impl Sum for Sums {
-    fn add(&mut self, other: &Self) {
-        *self += other;
-    }
-}
 
 /// A counter, its help, and its value in the snapshot.
 type Counter = (&'static str, &'static str, fn(&Sums) -> u64);

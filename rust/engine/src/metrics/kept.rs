@@ -1,28 +1,9 @@
 //! Sums over objects that come and go. A sum does not decrease when an object is gone.
 
-use std::collections::BTreeMap;
+use std::ops::AddAssign;
 use std::sync::Weak;
 
 use crate::sync::Arc;
-
-/// The limit of names with counts of their own; further names are counted together. Arbitrary, as
-/// for requests.
-const MOST: usize = 256;
-
-/// The name of all further names.
-const OTHER: &str = "other";
-
-/// Counts that can be added.
-pub(super) trait Sum: Clone + Default {
-    /// Adds counters, and not gauges.
-    fn add(&mut self, other: &Self);
-}
-
-/// The entry of `name`, or of all further names if there is no room.
-pub(super) fn named<'a, T: Default>(names: &'a mut BTreeMap<Box<str>, T>, name: &str) -> &'a mut T {
-    let has_room = names.contains_key(name) || names.len() < MOST;
-    names.entry(Box::from(if has_room { name } else { OTHER })).or_default()
-}
 
 /// Objects of one kind. Counts of an object between its last reading and its end are missing in the
 /// sums.
@@ -34,13 +15,13 @@ pub(super) struct Kept<T, S> {
     gone: S,
 }
 
-impl<T, S: Sum> Default for Kept<T, S> {
+impl<T, S: Default> Default for Kept<T, S> {
     fn default() -> Self {
         Self { there: Vec::new(), gone: S::default() }
     }
 }
 
-impl<T, S: Sum> Kept<T, S> {
+impl<T, S: Clone + Default + for<'a> AddAssign<&'a S>> Kept<T, S> {
     /// Adds `thing`, unless it is there.
     pub(super) fn add(&mut self, thing: &Arc<T>) {
         if !self.there.iter().any(|(known, _)| known.as_ptr() == Arc::as_ptr(thing)) {
@@ -60,13 +41,13 @@ impl<T, S: Sum> Kept<T, S> {
             let thing = thing.upgrade();
             match &thing {
                 Some(thing) => *last = read(thing),
-                None => gone.add(last),
+                None => *gone += last,
             }
             thing.is_some()
         });
         let mut sums = self.gone.clone();
         for (_, last) in &self.there {
-            sums.add(last);
+            sums += last;
         }
         sums
     }
@@ -78,24 +59,8 @@ mod tests {
 
     use super::*;
 
-    impl Sum for u64 {
-        fn add(&mut self, other: &Self) {
-            *self += other;
-        }
-    }
-
     fn read(count: &AtomicU64) -> u64 {
         count.load(Ordering::Relaxed)
-    }
-
-    #[test]
-    fn names_beyond_the_bound_are_one() {
-        let mut names = BTreeMap::new();
-        for number in 0..2 * MOST {
-            *named(&mut names, &number.to_string()) += 1;
-        }
-        *named(&mut names, "0") += 1;
-        assert_eq!((names.len(), names["0"], names[OTHER]), (MOST + 1, 2, MOST));
     }
 
     #[test]

@@ -23,7 +23,6 @@ mod sites;
 mod upstreams;
 mod workers;
 
-use std::collections::BTreeMap;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -31,8 +30,9 @@ use std::time::Duration;
 pub use exposition::{Exposition, Family, Format, Histograms, Labels, Value};
 pub use health::Check;
 
-use crate::access::Decisions;
+use crate::access::{self, Decisions};
 use crate::app::QueueStats;
+use crate::counters::ByName;
 use crate::edge::{Exhibit, Ledger, Page, Showing, Shown, Site};
 use crate::hub::Hub;
 use crate::inspect::{Counts, Sums};
@@ -43,11 +43,9 @@ use crate::store::Cache;
 use crate::stream::Meter;
 use crate::sync::{Arc, Mutex, lock};
 use crate::workers::{Counted, Workers};
-use decisions::CountedByRoute;
 use hub::HubTotals;
-use kept::{Kept, named};
+use kept::Kept;
 use sites::SiteTotals;
-use upstreams::CountedByName;
 
 /// The parts of an engine that live as long as the engine.
 #[derive(Debug)]
@@ -76,9 +74,9 @@ pub struct Board {
     sites: Mutex<Kept<Site, SiteTotals>>,
     workers: Mutex<Kept<Workers, Counted>>,
     hubs: Mutex<Kept<Hub, HubTotals>>,
-    decisions: Mutex<Kept<Decisions, CountedByRoute>>,
-    upstreams: Mutex<Kept<Upstream, CountedByName>>,
-    inspected: Mutex<BTreeMap<Box<str>, Kept<Counts, Sums>>>,
+    decisions: Mutex<Kept<Decisions, ByName<access::Counted>>>,
+    upstreams: Mutex<Kept<Upstream, ByName<upstreams::Counted>>>,
+    inspected: Mutex<ByName<Kept<Counts, Sums>>>,
 }
 
 impl Board {
@@ -121,7 +119,7 @@ impl Board {
 
     /// Adds the inspected responses of the route `name`, counted in `counts`.
     pub fn add_inspected(&self, name: &str, counts: &Arc<Counts>) {
-        named(&mut lock(&self.inspected), name).add(counts);
+        lock(&self.inspected).entry(name).add(counts);
     }
 
     /// Adds the decisions about requests to the engine.

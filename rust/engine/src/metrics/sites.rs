@@ -1,7 +1,8 @@
 //! Connections of clients and requests that wait for applications, over all sites.
 
+use std::ops::AddAssign;
+
 use super::Exposition;
-use super::kept::Sum;
 use crate::app::QueueStats;
 use crate::edge::{Site, SiteCounts};
 
@@ -18,8 +19,8 @@ impl SiteTotals {
     }
 }
 
-impl Sum for SiteTotals {
-    fn add(&mut self, other: &Self) {
+impl AddAssign<&Self> for SiteTotals {
+    fn add_assign(&mut self, other: &Self) {
         let (counts, queue) = (&mut self.counts, &mut self.queue);
         counts.connections += other.counts.connections;
         counts.active += other.counts.active;

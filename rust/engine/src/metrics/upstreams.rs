@@ -2,63 +2,54 @@
 //!
 //! Names are the declared ones. Counters of several objects with one name are added; of gauges the worst value is given.
 
-use std::collections::BTreeMap;
+use std::ops::AddAssign;
 use std::time::Duration;
 
-use super::kept::{Sum, named};
 use super::{Board, Exposition, Value};
-use crate::origin::{Upstream, UpstreamCounts};
+use crate::counters::ByName;
+use crate::origin::{MemberStats, Upstream, UpstreamCounts};
 use crate::sync::lock;
-
-/// Counts by the name of the upstream.
-#[derive(Debug, Clone, Default)]
-pub(super) struct CountedByName(BTreeMap<Box<str>, Counted>);
 
 /// The counts of one upstream, and of each of its origins.
 #[derive(Debug, Clone, Default)]
-struct Counted {
+pub(super) struct Counted {
     counts: UpstreamCounts,
-    origins: BTreeMap<Box<str>, OriginCounts>,
+    origins: ByName<OriginCounts>,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-struct OriginCounts {
-    requests: u64,
-    failures: u64,
-}
-
-impl CountedByName {
-    fn of(upstream: &Upstream) -> Self {
-        let stats = upstream.stats();
-        let mut counted = Counted { counts: stats.counts, origins: BTreeMap::new() };
-        for member in &stats.members {
-            let origin = counted.origins.entry(member.member.endpoint.to_string().into()).or_default();
-            origin.requests += member.requests;
-            origin.failures += member.failures;
-        }
-        Self(BTreeMap::from([(upstream.name().into(), counted)]))
+penstock_memory::counts! {
+    /// The counts of one origin.
+    struct OriginCounts {
+        /// Requests sent to it.
+        requests,
+        /// Requests that it has failed.
+        failures,
     }
 }
 
-impl Sum for CountedByName {
-    fn add(&mut self, other: &Self) {
-        for (name, counted) in &other.0 {
-            let sum = named(&mut self.0, name);
-            sum.counts += counted.counts;
-            for (origin, counts) in &counted.origins {
-                let sum = named(&mut sum.origins, origin);
-                sum.requests += counts.requests;
-                sum.failures += counts.failures;
-            }
-        }
+impl AddAssign<&Self> for Counted {
+    fn add_assign(&mut self, other: &Self) {
+        self.counts += &other.counts;
+        self.origins += &other.origins;
     }
+}
+
+fn counted(upstream: &Upstream) -> ByName<Counted> {
+    let stats = upstream.stats();
+    let mut counted = Counted { counts: stats.counts, ..Counted::default() };
+    for MemberStats { member, requests, failures, .. } in stats.members {
+        *counted.origins.entry(&member.endpoint.to_string()) += &OriginCounts { requests, failures };
+    }
+    let mut by_name = ByName::default();
+    *by_name.entry(upstream.name()) = counted;
+    by_name
 }
 
 /// Gauges.
 #[derive(Debug, Default)]
 struct Now {
     budget_left: u64,
-    origins: BTreeMap<Box<str>, OriginNow>,
+    origins: ByName<OriginNow>,
 }
 
 #[derive(Debug)]
@@ -131,17 +122,17 @@ const GAUGES: [Gauge; 4] = [
 
 impl Board {
     pub(super) fn write_upstreams(&self, out: &mut Exposition) {
-        let (there, CountedByName(counted)) = {
+        let (there, counted) = {
             let mut upstreams = lock(&self.upstreams);
-            (upstreams.there(), upstreams.sums(CountedByName::of))
+            (upstreams.there(), upstreams.sums(counted))
         };
-        let mut now = BTreeMap::<Box<str>, Now>::new();
+        let mut now = ByName::<Now>::default();
         for upstream in &there {
             let stats = upstream.stats();
-            let one = named(&mut now, upstream.name());
+            let one = now.entry(upstream.name());
             one.budget_left = one.budget_left.saturating_add(stats.budget_left);
             for member in &stats.members {
-                let origin = named(&mut one.origins, &member.member.endpoint.to_string());
+                let origin = one.origins.entry(&member.member.endpoint.to_string());
                 origin.is_up &= member.is_up;
                 origin.ejected = origin.ejected.max(member.ejected.unwrap_or_default());
                 origin.weight = origin.weight.min(member.weight);

@@ -1,22 +1,9 @@
 //! Worker processes: the live ones, the ends of others, and the ends of their requests. A process is not a label.
 
-use super::kept::Sum;
 use super::{Board, Exposition};
 use crate::app::{Queue, QueueStats};
 use crate::sync::lock;
-use crate::workers::{Counted, WorkersStats};
-
-impl Sum for Counted {
-    fn add(&mut self, other: &Self) {
-        self.exchanges += other.exchanges;
-        self.repeats += other.repeats;
-        self.refused += other.refused;
-        self.cut_off += other.cut_off;
-        self.ended += other.ended;
-        self.hung += other.hung;
-        self.reloaded += other.reloaded;
-    }
-}
+use crate::workers::WorkersStats;
 
 impl Board {
     pub(super) fn write_workers(&self, out: &mut Exposition) {

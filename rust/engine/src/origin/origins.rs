@@ -9,8 +9,9 @@ use super::limits::OriginLimits;
 use super::notices::Notices;
 use super::place::{Answer, Lease, Place, wait};
 use super::stats::{Counts, OriginStats};
-use super::tally::{MOST, OTHER, OriginSums, Tally};
+use super::tally::{NAMED_ORIGINS, OriginSums, Tally};
 use super::tls::Tls;
+use crate::counters::ByName;
 use crate::error::Result;
 use crate::pool::Pool;
 use crate::stream::ReadSizes;
@@ -28,13 +29,13 @@ pub struct Origins {
     places: Mutex<Places>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Places {
     by_endpoint: HashMap<Endpoint, Arc<Place>>,
     /// The number of places at which unused ones are looked for.
     crowded: usize,
     /// The counts by the name of the origin, also of places that were dropped.
-    tallies: HashMap<Plain<str>, Arc<Tally>>,
+    tallies: ByName<Arc<Tally>>,
     closed: bool,
 }
 
@@ -50,8 +51,8 @@ impl Origins {
         tls: Tls,
         notices: Plain<Notices>,
     ) -> Self {
-        let places = Places { crowded: FEW, ..Places::default() };
-        Self { pool: pool.clone(), limits, reads, tls, notices, places: Mutex::new(places) }
+        let places = Mutex::new(Places::new());
+        Self { pool: pool.clone(), limits, reads, tls, notices, places }
     }
 
     /// The log lines about the origins.
@@ -109,17 +110,17 @@ impl Origins {
         let endpoints: Vec<_> = places.by_endpoint.values().map(|place| place.stats()).collect();
         let mut counts = Counts::default();
         for endpoint in &endpoints {
-            counts.add(endpoint.counts);
+            counts += &endpoint.counts;
         }
-        for tally in places.tallies.values() {
-            counts.add(tally.gone());
+        for (_, tally) in &places.tallies {
+            counts += &tally.gone();
         }
         OriginStats { counts, endpoints }
     }
 
     /// Declares `endpoint`: it is counted under its own name, however many others came before it.
     pub fn declare(&self, endpoint: &Endpoint) {
-        lock(&self.places).tally(&Plain::from(endpoint.to_string()), &self.notices);
+        lock(&self.places).tally(&endpoint.to_string(), &self.notices);
     }
 
     /// The counts by the names of origins, over the engine threads of `all`.
@@ -130,7 +131,7 @@ impl Origins {
             let mut sums = |tally: &Tally, add: &dyn Fn(&mut OriginSums)| {
                 add(by_name.entry(Plain::clone(&tally.name)).or_insert_with(|| OriginSums::new(tally)));
             };
-            for tally in places.tallies.values() {
+            for (_, tally) in &places.tallies {
                 sums(tally, &|sums| tally.add_to(sums));
             }
             for place in places.by_endpoint.values() {
@@ -152,15 +153,14 @@ impl Origins {
 }
 
 impl Places {
+    fn new() -> Self {
+        Self { by_endpoint: HashMap::new(), crowded: FEW, tallies: ByName::new(NAMED_ORIGINS), closed: false }
+    }
+
     /// The counts of `origin`.
-    fn tally(&mut self, origin: &Plain<str>, notices: &Plain<Notices>) -> Arc<Tally> {
-        let has_name = self.tallies.contains_key(origin) || self.tallies.len() < MOST;
-        let name = if has_name { Plain::clone(origin) } else { Plain::from(OTHER) };
-        let tally = self
-            .tallies
-            .entry(Plain::clone(&name))
-            .or_insert_with(|| Arc::new(Tally::new(name, Plain::clone(notices))));
-        Arc::clone(tally)
+    fn tally(&mut self, origin: &str, notices: &Plain<Notices>) -> Arc<Tally> {
+        let make = |name: &str| Arc::new(Tally::new(name.into(), Plain::clone(notices)));
+        Arc::clone(self.tallies.get_or_insert_with(origin, make))
     }
 
     /// The number doubles each time, so that the cost is constant per endpoint.
@@ -175,7 +175,7 @@ impl Drop for Origins {
         if self.pool.dead() {
             // In a forked child the sockets and the poller are the parent's: to close one here would end the
             // parent's TLS sessions, and remove its sockets from its poller. The locks may be held for ever.
-            let places = std::mem::replace(&mut self.places, Mutex::new(Places::default()));
+            let places = std::mem::replace(&mut self.places, Mutex::new(Places::new()));
             std::mem::forget(places);
             return;
         }

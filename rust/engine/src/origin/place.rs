@@ -398,7 +398,7 @@ impl Place {
         let mut state = lock(&self.state);
         let vacant = state.leased == 0 && state.idle.is_empty() && state.sweeper.armed.is_none();
         if vacant && !state.retired {
-            self.tally.keep(std::mem::take(&mut state.counts));
+            self.tally.keep(&std::mem::take(&mut state.counts));
         }
         state.retired |= vacant;
         vacant

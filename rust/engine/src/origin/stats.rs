@@ -4,21 +4,22 @@ use std::sync::Arc;
 
 use crate::net::Unrest;
 
-/// Counts since the start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Connections opened.
-    pub opened: u64,
-    /// Requests given a connection that an earlier one had opened.
-    pub reused: u64,
-    /// Idle connections closed because of their age or disuse.
-    pub expired: u64,
-    /// Idle connections that the origin closed.
-    pub closed: u64,
-    /// Connections that brought bytes after a whole response, or while idle, and were closed for it.
-    pub unsolicited: u64,
-    /// Requests sent a second time, after an idle connection turned out to be dead.
-    pub retried: u64,
+penstock_memory::counts! {
+    /// Counts since the start.
+    pub struct Counts {
+        /// Connections opened.
+        opened,
+        /// Requests given a connection that an earlier one had opened.
+        reused,
+        /// Idle connections closed because of their age or disuse.
+        expired,
+        /// Idle connections that the origin closed.
+        closed,
+        /// Connections that brought bytes after a whole response, or while idle, and were closed for it.
+        unsolicited,
+        /// Requests sent a second time, after an idle connection turned out to be dead.
+        retried,
+    }
 }
 
 impl Counts {
@@ -27,15 +28,6 @@ impl Counts {
             Unrest::Closed => self.closed += 1,
             Unrest::Bytes => self.unsolicited += 1,
         }
-    }
-
-    pub(super) fn add(&mut self, other: Self) {
-        self.opened += other.opened;
-        self.reused += other.reused;
-        self.expired += other.expired;
-        self.closed += other.closed;
-        self.unsolicited += other.unsolicited;
-        self.retried += other.retried;
     }
 }
 
@@ -60,7 +52,7 @@ impl EndpointStats {
         self.active += other.active;
         self.idle += other.idle;
         self.waiting += other.waiting;
-        self.counts.add(other.counts);
+        self.counts += &other.counts;
     }
 }
 

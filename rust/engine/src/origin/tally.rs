@@ -3,22 +3,18 @@
 //! Places come and go; their tallies stay, so that no count decreases. The number of names has a bound, because a
 //! client may choose the origin of a request.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::notices::Notices;
 use super::stats::{Counts, EndpointStats};
-use crate::counters::{Buckets, Histogram};
+use crate::counters::{Buckets, Counter, Histogram};
 use crate::error::{Code, Error};
 use crate::stream::ResponseHead;
 use crate::sync::{Arc, Mutex, lock};
 
 /// The limit of origins with counts of their own in one thread; further origins are counted together.
 /// Arbitrary: some fifty series each.
-pub(super) const MOST: usize = 128;
-
-/// The name of all further origins.
-pub(super) const OTHER: &str = "other";
+pub(super) const NAMED_ORIGINS: usize = 128;
 
 /// Classes of statuses; the first is for statuses outside all classes.
 const CLASSES: [&str; 6] = ["other", "1xx", "2xx", "3xx", "4xx", "5xx"];
@@ -30,22 +26,13 @@ pub(super) struct Tally {
     pub(super) name: Arc<str>,
     /// The log lines.
     pub(super) notices: std::sync::Arc<Notices>,
-    requests: AtomicU64,
-    responses: [AtomicU64; CLASSES.len()],
-    failures: [AtomicU64; Code::COUNT],
+    requests: Counter,
+    responses: [Counter; CLASSES.len()],
+    failures: [Counter; Code::COUNT],
     connect: Buckets,
     first_byte: Buckets,
     /// The counts of places that are gone.
     gone: Mutex<Counts>,
-}
-
-// Relaxed throughout: counts, which order nothing.
-fn add(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
-}
-
-fn read(counter: &AtomicU64) -> u64 {
-    counter.load(Ordering::Relaxed)
 }
 
 impl Tally {
@@ -53,9 +40,9 @@ impl Tally {
         Self {
             name,
             notices,
-            requests: AtomicU64::new(0),
-            responses: [const { AtomicU64::new(0) }; CLASSES.len()],
-            failures: [const { AtomicU64::new(0) }; Code::COUNT],
+            requests: Counter::new(),
+            responses: [const { Counter::new() }; CLASSES.len()],
+            failures: [const { Counter::new() }; Code::COUNT],
             connect: Buckets::default(),
             first_byte: Buckets::default(),
             gone: Mutex::default(),
@@ -64,7 +51,7 @@ impl Tally {
 
     /// Counts a request that begins.
     pub(super) fn begin(&self) {
-        add(&self.requests);
+        self.requests.add(1);
     }
 
     /// Counts a connection and the time to open it.
@@ -75,18 +62,18 @@ impl Tally {
     /// Counts a response.
     pub(super) fn answered(&self, head: &ResponseHead) {
         let class = usize::from(head.head.status / 100);
-        add(&self.responses[if class < CLASSES.len() { class } else { 0 }]);
+        self.responses[if class < CLASSES.len() { class } else { 0 }].add(1);
         self.first_byte.add(head.timings.first_byte);
     }
 
     /// Counts a failure, before or after the head.
     pub(super) fn failed(&self, error: &Error) {
-        add(&self.failures[error.code().position()]);
+        self.failures[error.code().position()].add(1);
     }
 
     /// Adds the counts of a place that is gone.
-    pub(super) fn keep(&self, counts: Counts) {
-        lock(&self.gone).add(counts);
+    pub(super) fn keep(&self, counts: &Counts) {
+        *lock(&self.gone) += counts;
     }
 
     /// What places had counted that are gone.
@@ -95,13 +82,13 @@ impl Tally {
     }
 
     pub(super) fn add_to(&self, sums: &mut OriginSums) {
-        sums.counts.add(self.gone());
-        sums.requests += read(&self.requests);
+        sums.counts += &self.gone();
+        sums.requests += self.requests.get();
         for (sum, count) in sums.responses.iter_mut().zip(&self.responses) {
-            *sum += read(count);
+            *sum += count.get();
         }
         for (sum, count) in sums.failures.iter_mut().zip(&self.failures) {
-            *sum += read(count);
+            *sum += count.get();
         }
         sums.connect.add(&self.connect);
         sums.first_byte.add(&self.first_byte);
@@ -151,7 +138,7 @@ impl OriginSums {
         self.active += place.active;
         self.idle += place.idle;
         self.waiting += place.waiting;
-        self.counts.add(place.counts);
+        self.counts += &place.counts;
     }
 
     /// Responses by the class of their status, without empty classes.

@@ -111,7 +111,7 @@ impl Cache {
             limit: self.budget.limit(),
             evicted: self.evicted.load(Ordering::Relaxed),
             requests: self.requests().into_iter().fold(RequestStats::default(), |mut sum, (_, route)| {
-                sum += route;
+                sum += &route;
                 sum
             }),
         }

@@ -83,7 +83,7 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
         let exchange = Exchange::new(&shared, member, wire, client, thread, body.clone());
         let end = exchange.run().await;
         if matches!(end, End::Torn) {
-            shared.counts.cut_off();
+            shared.counts.cut_off.add(1);
         }
         let State { far: own, touched, .. } = exchange.into_state();
         // Dropped with the rest, it breaks the response off.
@@ -124,7 +124,7 @@ fn is_safe(head: &[u8]) -> bool {
 /// Answers in the place of a worker.
 fn answer(shared: &Shared, far: &Far, error: &Error, head_only: bool) {
     if error.code() == Code::WorkerGone {
-        shared.counts.refused();
+        shared.counts.refused.add(1);
     }
     far.write(Content::Bytes(refused(error, head_only)));
     far.close();

@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use super::super::counts::add;
 use super::super::encode::{GAP, gap_data};
 use super::super::log::Log;
 use super::super::{Event, Id};
@@ -178,7 +177,7 @@ impl Topic {
         let is_named = resumed.parse() != Ok(floor);
         let id = is_named.then_some(resumed.as_str());
         let event = Event { data: data.as_bytes(), name: Some(GAP), id, ..Event::default() };
-        add(&self.counts.gaps, state.subscribers as u64);
+        self.counts.gaps.add(state.subscribers as u64);
         state.log.append(floor, &event, now).is_ok()
     }
 }

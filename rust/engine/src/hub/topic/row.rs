@@ -14,7 +14,6 @@ use std::thread::ThreadId;
 
 use tokio::time::Instant;
 
-use super::super::counts::add;
 use super::super::log::{Found, Run};
 use super::seats::{Seats, Times, Turn};
 use super::{Mark, Topic};
@@ -85,7 +84,7 @@ impl Row {
         let now = Instant::now();
         let is_last = lock(&self.seats).each(seats, |place| served += u64::from(place.serve(from, run, now)));
         if let Some(run) = run {
-            add(&self.topic.counts.delivered, served * run.events);
+            self.topic.counts.delivered.add(served * run.events);
         }
         !is_last
     }

@@ -4,8 +4,6 @@
 //! before ([`Hub::load`]), and follows with what is published ([`Hub::take`]). It opens no topics: one that has gone here
 //! need not be followed, and is wanted again when it is back.
 
-use std::ops::AddAssign;
-
 use super::super::topic::{Gone, Topic};
 use super::super::{Event, Hub, Id};
 use super::check_name;
@@ -27,32 +25,21 @@ pub struct LogStats {
     pub counted: LogCounted,
 }
 
-/// What has been counted of a log.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LogCounted {
-    /// Events that it has confirmed.
-    pub published: u64,
-    /// Events that it has not.
-    pub refused: u64,
-    /// Events that went to the hub's own subscribers alone.
-    pub delivered: u64,
-    /// Entries that came from it.
-    pub received: u64,
-    /// Times that the entries of a topic did not follow on what was there.
-    pub gaps: u64,
-    /// Times that it was connected to.
-    pub connections: u64,
-}
-
-impl AddAssign for LogCounted {
-    fn add_assign(&mut self, other: Self) {
-        let Self { published, refused, delivered, received, gaps, connections } = other;
-        self.published += published;
-        self.refused += refused;
-        self.delivered += delivered;
-        self.received += received;
-        self.gaps += gaps;
-        self.connections += connections;
+penstock_memory::counts! {
+    /// What has been counted of a log.
+    pub struct LogCounted {
+        /// Events that it has confirmed.
+        published,
+        /// Events that it has refused.
+        refused,
+        /// Events that were delivered to the hub's own subscribers alone.
+        delivered,
+        /// Entries that were received from it.
+        received,
+        /// Times that the next entry of a topic was missing.
+        gaps,
+        /// Connections to it.
+        connections,
     }
 }
 

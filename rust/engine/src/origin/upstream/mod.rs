@@ -22,7 +22,6 @@ mod turn;
 #[cfg(test)]
 mod tests;
 
-use std::ops::AddAssign;
 use std::sync::Arc as Plain;
 use std::time::Duration;
 
@@ -62,32 +61,21 @@ struct State {
     eligible: Vec<usize>,
 }
 
-/// The counts of an upstream since it was made.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct UpstreamCounts {
-    /// Requests.
-    pub requests: u64,
-    /// Requests sent to another origin because one had failed.
-    pub retries: u64,
-    /// Requests sent to a second origin because the first was slow.
-    pub hedges: u64,
-    /// Bodies that continued from another connection.
-    pub resumed: u64,
-    /// Retries, hedges and resumptions that the budget did not allow.
-    pub over_budget: u64,
-    /// Times that origins were ejected.
-    pub ejections: u64,
-}
-
-impl AddAssign for UpstreamCounts {
-    fn add_assign(&mut self, other: Self) {
-        let Self { requests, retries, hedges, resumed, over_budget, ejections } = other;
-        self.requests += requests;
-        self.retries += retries;
-        self.hedges += hedges;
-        self.resumed += resumed;
-        self.over_budget += over_budget;
-        self.ejections += ejections;
+penstock_memory::counts! {
+    /// The counts of an upstream since it was made.
+    pub struct UpstreamCounts {
+        /// Requests.
+        requests,
+        /// Requests sent to another origin because one had failed.
+        retries,
+        /// Requests sent to a second origin because the first was slow.
+        hedges,
+        /// Bodies that continued from another connection.
+        resumed,
+        /// Retries, hedges and resumptions that the budget did not allow.
+        over_budget,
+        /// Times that origins were ejected.
+        ejections,
     }
 }
 
