@@ -11,6 +11,8 @@ pub mod app;
 #[cfg(not(loom))]
 mod clock;
 #[cfg(not(loom))]
+mod drain;
+#[cfg(not(loom))]
 pub mod edge;
 pub mod events;
 pub mod hub;

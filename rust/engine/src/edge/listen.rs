@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::answer::refused;
 use super::client::{Addresses, Client};
 use super::connection;
-use super::site::{Load, Phase, Site};
+use super::site::{Load, Site};
 use crate::error::{Code, Result};
 use crate::net::{Connection, Socket, Transport};
 use crate::runtime::Threads;
@@ -127,11 +127,9 @@ impl Listener {
         }
         let (site, all) = (Arc::clone(site), Arc::clone(threads));
         threads.spawn(0, move || async move {
-            let mut phase = site.phase();
             tokio::select! {
                 biased;
-                // An error means that the site is gone.
-                _ = phase.wait_for(|phase| *phase != Phase::Open) => {}
+                () = site.drain.draining() => {}
                 () = accept(self, &site, &all) => {}
             }
         });

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
+use penstock_memory::active::Active;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -17,21 +18,12 @@ use super::route::{Routes, Service};
 use super::supplies::Supplies;
 use super::tally::{Lane, Tallies};
 use crate::app::{Fault, Queue, QueueStats};
+use crate::drain::{Drain, Phase};
 use crate::error::{Code, Error};
 use crate::inspect::Counts;
 use crate::net::{Demand, Life, StallClock};
 use crate::pool::CLASSES;
 use crate::sync::{Arc, Mutex, lock};
-
-/// Whether requests are taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
-    Open,
-    /// No new connections; each one that is open ends with the response that is under way.
-    Draining,
-    /// Everything ends at once.
-    Closed,
-}
 
 /// How often it is looked whether requests wait for what stalled clients hold. A quarter of the shortest grace that is worth
 /// giving.
@@ -58,7 +50,7 @@ pub struct Site {
     routes: Mutex<Arc<Routes>>,
     /// Where requests go that no route matches.
     pub(super) app: Option<Queue>,
-    phase: watch::Sender<Phase>,
+    pub(super) drain: Drain,
     pub(super) log: Option<Plain<Log>>,
     /// Whether that has the lines of what the application answers as well.
     pub(super) logs_application: bool,
@@ -75,10 +67,6 @@ pub struct Site {
     unrouted: Arc<Tallies>,
     /// Of those whose heads could not be read.
     pub(super) unread: Arc<Tallies>,
-    /// Requests that are being answered.
-    active: AtomicUsize,
-    /// Who waits for the last of them to end.
-    idle: Mutex<Option<Waker>>,
     pub(super) refused: AtomicU64,
     pub(super) clients: Arc<Clients>,
     proven: Proven,
@@ -133,7 +121,7 @@ impl Site {
             supplies,
             routes: Mutex::new(Arc::new(routes)),
             app,
-            phase: watch::Sender::new(Phase::Open),
+            drain: Drain::new(),
             log,
             logs_application: true,
             unlogged: AtomicU64::new(0),
@@ -145,8 +133,6 @@ impl Site {
             requests: AtomicU64::new(0),
             unrouted,
             unread,
-            active: AtomicUsize::new(0),
-            idle: Mutex::new(None),
             refused: AtomicU64::new(0),
             clients: Arc::new(Clients::new(config.clients)),
             proven: Proven::default(),
@@ -245,13 +231,7 @@ impl Site {
     /// Takes no new connection, and lets each that is open end with the response that is under way. Subscriptions end at
     /// once: who had one comes back with the id of the last event, and a new process has the next.
     pub fn drain(&self) {
-        self.phase.send_if_modified(|phase| {
-            let open = *phase == Phase::Open;
-            if open {
-                *phase = Phase::Draining;
-            }
-            open
-        });
+        self.drain.drain();
         self.clock.stop_resumable();
     }
 
@@ -271,22 +251,22 @@ impl Site {
 
     /// Ends everything at once.
     pub fn close(&self) {
-        self.phase.send_replace(Phase::Closed);
+        self.drain.close();
         self.clock.stop();
     }
 
     /// Whether no response may promise another.
     pub(super) fn is_draining(&self) -> bool {
-        *self.phase.borrow() != Phase::Open
+        self.drain.is_draining()
     }
 
     /// Whether no request may begin.
     pub(super) fn is_closed(&self) -> bool {
-        *self.phase.borrow() == Phase::Closed
+        self.drain.is_closed()
     }
 
     pub(super) fn phase(&self) -> watch::Receiver<Phase> {
-        self.phase.subscribe()
+        self.drain.phase()
     }
 
     fn connections(&self) -> usize {
@@ -341,22 +321,17 @@ impl Site {
 
     /// Requests that are being answered. A connection that only waits for its client to close is none.
     pub fn active(&self) -> usize {
-        // Relaxed: a count.
-        self.active.load(Ordering::Relaxed)
+        self.drain.active()
     }
 
     /// Whether no request is being answered; if some are, `waker` is woken once when the last of them has ended.
     pub fn is_idle(&self, waker: &Waker) -> bool {
-        *lock(&self.idle) = Some(waker.clone());
-        // Looked at with the waker in its place: a request that ends behind this look finds it there, because it takes the
-        // lock after it has counted itself out.
-        self.active() == 0
+        self.drain.is_idle(waker)
     }
 
     /// Counts a request, until the guard is dropped.
     pub(super) fn begin_exchange(&self) -> Active<'_> {
-        self.active.fetch_add(1, Ordering::Relaxed);
-        Active(self)
+        self.drain.begin()
     }
 
     /// Counts a connection on the thread that has the fewest, until the guard is dropped.
@@ -375,20 +350,6 @@ fn count(routes: &Routes, supplies: &Supplies) {
     for endpoint in routes.endpoints() {
         for origins in &supplies.origins {
             origins.declare(endpoint);
-        }
-    }
-}
-
-/// A request that is being answered.
-pub(super) struct Active<'a>(&'a Site);
-
-impl Drop for Active<'_> {
-    fn drop(&mut self) {
-        if self.0.active.fetch_sub(1, Ordering::Relaxed) == 1 {
-            let waker = lock(&self.0.idle).take();
-            if let Some(waker) = waker {
-                waker.wake();
-            }
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio::net::{UnixListener, UnixStream};
 
 use super::answering;
 use super::wire::Wire;
-use super::worker::{Phase, Worker};
+use super::worker::Worker;
 use crate::error::{Code, Result};
 use crate::runtime::Threads;
 use crate::sync::Arc;
@@ -44,11 +44,9 @@ async fn accept(listener: Raw, worker: Arc<Worker>, threads: Arc<Threads>) {
             }
         }
     };
-    let mut phase = worker.phase.subscribe();
     tokio::select! {
         biased;
-        // An error means that the worker is gone.
-        _ = phase.wait_for(|phase| *phase != Phase::Open) => {}
+        () = worker.drain.draining() => {}
         never = going_on => never,
     }
     // Asked for itself: the reactor may not have heard of the last ones.
@@ -72,7 +70,7 @@ fn take(socket: RawStream, worker: &Arc<Worker>, threads: &Threads) {
         let wire = Plain::new(Wire::new(socket));
         tokio::select! {
             biased;
-            () = worker.closed() => {}
+            () = worker.drain.closed() => {}
             () = answering::serve(&worker, wire, thread) => {}
         }
     });

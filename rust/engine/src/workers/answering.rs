@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc as Plain;
 use std::task::{Context, Poll};
 
+use penstock_memory::active::Active;
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::codec::malformed;
@@ -14,7 +15,7 @@ use super::flow::{Arrival, Arrivals, give_out};
 use super::flows::Flows;
 use super::message::{Attached, FeedTopic, Fetch, FetchBody, Message, PIECE, Subscribe, TUNNEL, UNSENT};
 use super::wire::Wire;
-use super::worker::{Active, Awaited, Worker, home};
+use super::worker::{Awaited, Worker, home};
 use crate::app::{
     Attachment, Command, Content, Ends, File, Inspection, Loss, Near, Order, Over, Request, Source,
     Subscribing, link,
@@ -29,10 +30,10 @@ use crate::sync::{Arc, Mutex, lock};
 
 /// Serves what the edge has connected for.
 pub(super) async fn serve(worker: &Arc<Worker>, wire: Plain<Wire>, thread: usize) {
-    enum First {
+    enum First<'a> {
         Home,
         Line(Box<Exchange>, Errands),
-        Exchange(Box<Exchange>, Errands, Active),
+        Exchange(Box<Exchange>, Errands, Active<'a>),
     }
     let first = wire.read(
         |message| match message {
@@ -58,7 +59,7 @@ pub(super) async fn serve(worker: &Arc<Worker>, wire: Plain<Wire>, thread: usize
                     edge: Some(edge),
                 };
                 // Before it can be taken: nobody who has one may find that there is none.
-                let active = worker.begin();
+                let active = worker.drain.begin();
                 match worker.queue.offer(request) {
                     Ok(_) => Ok(Some(First::Exchange(Box::new(exchange), errands, active))),
                     Err(error) => {

@@ -3,17 +3,18 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::Arc as Plain;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use super::flow::{Arrival, Arrivals};
 use super::lines::Lines;
 use super::message::Message;
 use super::wire::Wire;
 use crate::app::{Completion, Outcome, Queue};
+use crate::drain::Drain;
 use crate::edge::Supplies;
 use crate::inspect::Report;
 use crate::stream::{Ending, Stream};
@@ -27,14 +28,6 @@ pub(super) struct Awaited {
     pub(super) fetched: Option<(Arrivals, Stream)>,
 }
 
-/// Whether requests are taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
-    Open,
-    Draining,
-    Closed,
-}
-
 /// What all connections of a worker share.
 #[derive(Debug)]
 pub struct Worker {
@@ -42,9 +35,7 @@ pub struct Worker {
     pub(super) queue: Queue,
     /// The process that alone may connect.
     pub(super) parent: i32,
-    pub(super) phase: watch::Sender<Phase>,
-    active: AtomicUsize,
-    idle: Mutex<Option<Waker>>,
+    pub(super) drain: Drain,
     awaited: Mutex<HashMap<u64, Awaited>>,
     /// Who hears what the edge has seen of what was fetched.
     expected: Mutex<HashMap<u64, oneshot::Sender<Report>>>,
@@ -59,9 +50,7 @@ impl Worker {
             supplies,
             queue,
             parent,
-            phase: watch::Sender::new(Phase::Open),
-            active: AtomicUsize::new(0),
-            idle: Mutex::new(None),
+            drain: Drain::new(),
             awaited: Mutex::new(HashMap::new()),
             expected: Mutex::new(HashMap::new()),
             next: AtomicU64::new(0),
@@ -71,42 +60,23 @@ impl Worker {
 
     /// Takes no more requests.
     pub fn drain(&self) {
-        self.phase.send_if_modified(|phase| {
-            let opens = *phase == Phase::Open;
-            if opens {
-                *phase = Phase::Draining;
-            }
-            opens
-        });
+        self.drain.drain();
         self.lines.close();
     }
 
     /// Ends everything.
     pub fn close(&self) {
-        self.phase.send_replace(Phase::Closed);
+        self.drain.close();
     }
 
-    /// Requests that are open.
+    /// The number of open requests.
     pub fn active(&self) -> usize {
-        // Relaxed: a figure.
-        self.active.load(Ordering::Relaxed)
+        self.drain.active()
     }
 
-    /// Whether no request is open; if one is, `waker` is woken when none is.
+    /// Whether no request is open; if one is, `waker` is woken once when the last of them ends.
     pub fn is_idle(&self, waker: &Waker) -> bool {
-        let mut idle = lock(&self.idle);
-        // Acquire, with the release in `Active::drop`: the last to end finds the waker, or is counted here.
-        if self.active.load(Ordering::Acquire) == 0 {
-            return true;
-        }
-        *idle = Some(waker.clone());
-        false
-    }
-
-    pub(super) fn begin(self: &Arc<Self>) -> Active {
-        // Relaxed: only the way down is waited for.
-        self.active.fetch_add(1, Ordering::Relaxed);
-        Active(Arc::clone(self))
+        self.drain.is_idle(waker)
     }
 
     /// The edge will say what becomes of something.
@@ -139,28 +109,6 @@ impl Worker {
         if let Err(lost) = arrivals.send(Arrival::Over(outcome, ending, completion, stream)) {
             if let Arrival::Over(outcome, _, completion, _) = lost.0 {
                 completion.tell(outcome);
-            }
-        }
-    }
-
-    /// Ready when everything is to end.
-    pub(super) async fn closed(&self) {
-        // An error means that the worker is gone.
-        let _ = self.phase.subscribe().wait_for(|phase| *phase == Phase::Closed).await;
-    }
-}
-
-/// An open request.
-#[derive(Debug)]
-pub(super) struct Active(Arc<Worker>);
-
-impl Drop for Active {
-    fn drop(&mut self) {
-        // Release, with the acquire in `is_idle`.
-        if self.0.active.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let waker = lock(&self.0.idle).take();
-            if let Some(waker) = waker {
-                waker.wake();
             }
         }
     }
