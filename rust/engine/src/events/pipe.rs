@@ -27,7 +27,7 @@ pub async fn pipe(
     ended: Option<Ended>,
 ) {
     let mut end =
-        Tell { ended, bytes: 0, error: Some(Code::StreamClosed.error("nobody reads the stream any more")) };
+        Tell { ended, bytes: 0, error: Some(Code::StreamClosed.error("the reader of the stream has gone")) };
     let pool = stream.pool().clone();
     feed.feed_on(stream.line());
     let body = EventBody::new(stream.into(), policy, Arc::clone(&meter)).inspected(inspector);

@@ -1,8 +1,8 @@
-//! The history of one topic: a ring of events that lie behind one another in slabs of the pool, as they go to clients.
+//! The history of one topic: a ring of events, contiguous in slabs of the pool, as they are sent to clients.
 //!
-//! Events have numbers, which count from the topic's beginning and never go back: a reader's place is the number of its
-//! next event. Guarded by the topic's lock; nothing here waits. The invariants: what a reader is given was published in
-//! that order, whole; a number that is not there any more is told as such and never passed over in silence.
+//! Events are numbered from the topic's beginning: a reader's place is the number of its next event. Guarded by the
+//! topic's lock; nothing here waits. The invariants: a reader gets whole events in the order of their publication; an
+//! event that was dropped is reported as such, and never skipped in silence.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -277,7 +277,7 @@ impl Log {
         Ok(length)
     }
 
-    /// Drops what is older than it may be.
+    /// Drops events that are too old.
     pub(super) fn expire(&mut self, now: Duration) {
         let Some(age) = self.room.history.age else { return };
         while self.entries.front().is_some_and(|entry| now.saturating_sub(entry.at) > age) {
@@ -292,8 +292,8 @@ impl Log {
         }
     }
 
-    /// What a reader at `place` gets next: as much as lies side by side. One event without its framing, where `chunked` is
-    /// not set. `conflate`: without those that newer ones of their keys stand for.
+    /// The next events for a reader at `place`: as many as are contiguous, or one event without its framing unless
+    /// `chunked`. `conflate`: leaves out events that newer ones of their keys replace.
     pub(super) fn read(&self, place: u64, chunked: bool, conflate: bool) -> Found {
         let Some(mut at) = place.checked_sub(self.first).and_then(|at| usize::try_from(at).ok()) else {
             return Found::Evicted;

@@ -1,4 +1,4 @@
-//! What publishers, followers and whoever drops topics can do to one at once, in every order.
+//! Model checks of a topic that publishers, followers and a thread that drops it use at once.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -37,7 +37,7 @@ fn follow(topic: &Topic, mut place: u64, follower: u64, mut seen: Mark) -> Vec<u
     let mut ids = Vec::new();
     loop {
         while let Found::Run(run) = topic.read(place, false, false).0 {
-            let Name::Id(Id::Time { sequence, .. }) = run.last else { panic!("nobody has named it") };
+            let Name::Id(Id::Time { sequence, .. }) = run.last else { panic!("it has no own name") };
             ids.push(sequence);
             place = run.next;
         }

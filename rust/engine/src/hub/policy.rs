@@ -1,75 +1,79 @@
-//! What a hub keeps, and how its subscribers are served. Declared and validated in Python; there are no defaults here.
+//! The limits of a hub and the terms of its subscribers. Declared and validated in Python; there are no defaults here.
 
 use std::time::Duration;
 
-/// How much of a topic stays for subscribers that come later, or come back. What is beyond any of these leaves, oldest first.
+/// The limits of a topic's history, for subscribers that come later or come back. Above any of them, the oldest events are
+/// dropped.
 #[derive(Debug, Clone, Copy)]
 pub struct History {
     /// Events; one at least.
     pub events: usize,
     /// Bytes of them, as they stand on the wire.
     pub bytes: usize,
-    /// Since they were published; `None` for ever.
+    /// Time since their publication; `None` for no limit.
     pub age: Option<Duration>,
 }
 
-/// What a hub may take.
+/// The limits of a hub.
 #[derive(Debug, Clone, Copy)]
 pub struct HubConfig {
     /// Bytes of the pool for all history, whole slabs.
     pub memory: usize,
     /// Topics at a time.
     pub topics: usize,
-    /// What is kept of each.
+    /// The limits of the history of each topic.
     pub history: History,
-    /// How long it is known of a topic that it has ended.
+    /// The time for which an ended topic is remembered.
     pub finished_age: Duration,
-    /// Whether what has been published is kept elsewhere, and comes from there: a topic then lets nobody in before it has been
+    /// Whether events are kept in an external log and come from there: a topic then admits no subscriber before it is
     /// loaded.
     pub external: bool,
 }
 
-/// The end of a subscriber that does not keep up.
+/// What happens to a subscriber that does not keep up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slow {
-    /// Its response ends behind a whole event, so that it comes back for the rest by its last id, if that is still there.
+    /// Its response ends after a whole event, so that it comes back with its last id for the rest, if that is still
+    /// there.
     Disconnect {
-        /// Bytes that may wait for one that has had all before; `None`: all that is kept.
+        /// Bytes that may wait for a subscriber that had received everything; `None`: the whole
+        /// history.
         behind: Option<u64>,
     },
-    /// It goes on with the oldest event that is there, and is told of the gap.
+    /// It goes on with the oldest event in the history, after a gap event.
     DropOldest,
-    /// Of the events that wait it gets only the newest of each key, and all that have none.
+    /// Of the events that wait it gets the newest of each key, and all events without a key.
     NewestPerKey,
 }
 
-/// Where a subscriber begins that had nothing before.
+/// Where a new subscriber begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Join {
-    /// With what is published from now on.
+    /// With the next event that is published.
     Now,
-    /// With all that is there.
+    /// With the whole history.
     Start,
-    /// With that many of the newest that are there.
+    /// With so many of the newest events in the history.
     Last(usize),
 }
 
 /// How subscribers are served.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms {
-    /// Where they begin that had nothing before.
+    /// Where new subscribers begin.
     pub join: Join,
-    /// What is done with a subscriber that does not keep up.
+    /// What happens to a subscriber that does not keep up.
     pub slow: Slow,
-    /// After how many milliseconds a client that was disconnected is to come back; `None`: as it likes.
+    /// Milliseconds after which a disconnected client reconnects; `None`: its own choice.
     pub retry: Option<u64>,
-    /// Whether a topic that is not there begins with its first subscriber.
+    /// Whether the first subscriber opens a topic that does not exist.
     pub open: bool,
-    /// How long nothing may be sent before a comment is; chance takes up to a quarter off.
+    /// The time without an event after which a comment is sent; shortened at random by up to a
+    /// quarter.
     pub heartbeat: Option<Duration>,
-    /// How long a response may go on before it ends behind a whole event; chance takes up to a quarter off.
+    /// The time after which a response ends, after a whole event; shortened at random by up to a quarter.
     pub max_age: Option<Duration>,
-    /// How many there may be.
+    /// The limits of their number.
     pub limits: Limits,
 }
 

@@ -1,4 +1,4 @@
-//! One topic: its history under a lock, and who waits for what comes.
+//! One topic: its history under a lock, and its followers.
 //!
 //! A publisher appends under the lock, which gives the order, and wakes one follower for each engine thread that has
 //! subscribers. The lock is never held across I/O. The invariant: a follower that has been told that there is nothing new
@@ -30,16 +30,16 @@ pub(super) use row::{Row, Seat};
 #[cfg(not(loom))]
 pub(super) use seats::{Rest, Times, Turn};
 
-/// How far a topic has come.
+/// The phase of a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// What was published before is being loaded; no subscriber is admitted yet.
+    /// Its history is being loaded; no subscriber is admitted yet.
     Loading,
     /// More may come.
     Open,
-    /// All that there will be is there; since when.
+    /// It is finished, since that time.
     Finished(Duration),
-    /// It is not of the hub any more.
+    /// The hub has dropped it.
     Gone,
 }
 
@@ -63,14 +63,14 @@ struct State {
     /// An external log is being asked whether it has more; no subscriber is admitted meanwhile.
     is_checked: bool,
     subscribers: usize,
-    /// A stream publishes to it.
+    /// Whether a stream publishes to it.
     is_fed: bool,
-    /// Who waits for a change, by the numbers that they were given.
+    /// The followers, by their numbers.
     followers: BTreeMap<u64, Waker>,
     next_follower: u64,
 }
 
-/// A subscriber that has been let in.
+/// An admitted subscriber.
 #[derive(Debug)]
 pub(super) struct Entered {
     pub(super) beginning: Beginning,
@@ -80,7 +80,7 @@ pub(super) struct Entered {
     pub(super) is_over: bool,
 }
 
-/// How full a topic is.
+/// A snapshot of a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fullness {
     pub(super) subscribers: usize,
@@ -96,7 +96,7 @@ pub(super) struct Fullness {
 pub(super) struct Gone;
 
 impl Topic {
-    /// An empty one. A client that had an id up to `floor` cannot know what came since.
+    /// An empty topic. Nothing is known of events up to the id `floor`.
     pub(super) fn new(name: &str, room: Room, floor: Id, phase: Phase) -> Self {
         Self {
             name: name.into(),
@@ -151,7 +151,7 @@ impl Topic {
         Ok(Some(id))
     }
 
-    /// No more is to come. Whether that is news.
+    /// Finishes the topic; returns whether it was not finished.
     pub(super) fn finish(&self, now: Duration) -> std::result::Result<bool, Gone> {
         let mut state = self.live()?;
         let news = !state.is_finished();
@@ -162,7 +162,7 @@ impl Topic {
         Ok(news)
     }
 
-    /// A stream is to publish to it, until [`Topic::end_feed`]. Not if one does.
+    /// Claims the topic for a stream, until [`Topic::end_feed`]; false if a stream has it.
     pub(super) fn begin_feed(&self) -> std::result::Result<bool, Gone> {
         let mut state = self.live()?;
         Ok(!std::mem::replace(&mut state.is_fed, true))
@@ -172,7 +172,7 @@ impl Topic {
         lock(&self.state).is_fed = false;
     }
 
-    /// Whether subscribers are let in; if not yet, `waker` is woken when that may have changed.
+    /// Whether subscribers are admitted; if not yet, `waker` is woken when that may have changed.
     pub(super) fn is_loaded(&self, follower: u64, waker: &Waker) -> bool {
         let mut state = lock(&self.state);
         let waits = state.phase == Phase::Loading || state.is_checked;
@@ -182,7 +182,8 @@ impl Topic {
         !waits
     }
 
-    /// Lets a subscriber in, unless that is over at once; [`Topic::leave`] lets it out.
+    /// Admits a subscriber, unless its response is over at once. [`Topic::leave`] is called at its
+    /// end.
     ///
     /// # Errors
     /// `TOO_MANY_REQUESTS` where there are `most` already.
@@ -223,37 +224,37 @@ impl Topic {
         lock(&self.state).subscribers -= 1;
     }
 
-    /// What there is at `place`, and how far the topic has come.
+    /// The next events at `place`, and the phase of the topic.
     pub(super) fn read(&self, place: u64, chunked: bool, conflate: bool) -> (Found, Phase) {
         let state = lock(&self.state);
         (state.log.read(place, chunked, conflate), state.phase)
     }
 
-    /// Bytes that a reader at `place` has not had.
+    /// Bytes of the events from `place` on.
     pub(super) fn behind(&self, place: u64) -> u64 {
         lock(&self.state).log.behind(place)
     }
 
-    /// The number of the first event that is there, and what the one before is called.
+    /// The number of the first event in the history, and the name of the event before it.
     pub(super) fn oldest(&self) -> (u64, String) {
         let state = lock(&self.state);
         (state.log.first(), state.log.name_before(state.log.first()))
     }
 
-    /// What the event before the one at `place` is called; none where that is not known.
+    /// The name of the event before `place`; `None` if it is not known.
     pub(super) fn name_before(&self, place: u64) -> Option<String> {
         let state = lock(&self.state);
         let is_known = state.phase != Phase::Gone && place >= state.log.first();
         is_known.then(|| state.log.name_before(place))
     }
 
-    /// What the newest event is called.
+    /// The name of the newest event.
     pub(super) fn last_name(&self) -> String {
         let state = lock(&self.state);
         state.log.name_before(state.log.tail())
     }
 
-    /// The number of a new follower, and its mark once it has seen all.
+    /// The number of a new follower, and its mark.
     pub(super) fn follow(&self) -> (u64, Mark) {
         let mut state = lock(&self.state);
         state.next_follower += 1;
@@ -271,7 +272,7 @@ impl Topic {
         None
     }
 
-    /// Wakes a follower that is to look whether it is still needed.
+    /// Wakes a follower, which then checks whether it is still needed.
     pub(super) fn dismiss(&self, follower: u64) {
         let waker = {
             let mut state = lock(&self.state);
@@ -282,8 +283,8 @@ impl Topic {
         }
     }
 
-    /// Drops what is too old. Whether the topic is of no use any more, and then it is gone: it has no subscriber, and nothing is
-    /// there or it was finished so long ago.
+    /// Drops events that are too old. Returns whether the topic is gone: it has no subscriber, and no event or was finished
+    /// long enough ago.
     pub(super) fn tend(&self, now: Duration, finished_age: Duration) -> bool {
         let mut state = lock(&self.state);
         state.log.expire(now);
@@ -301,7 +302,7 @@ impl Topic {
         goes
     }
 
-    /// The hub is closed: its subscribers are to end.
+    /// The hub is closed: ends the subscribers.
     pub(super) fn close(&self) {
         let mut state = lock(&self.state);
         state.phase = Phase::Gone;
@@ -342,7 +343,7 @@ impl State {
     }
 }
 
-/// Wakes all who follow, once the lock is given back.
+/// Wakes all followers, after the lock was released.
 fn tell(mut state: MutexGuard<'_, State>) {
     let followers = std::mem::take(&mut state.followers);
     drop(state);

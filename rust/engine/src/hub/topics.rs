@@ -1,7 +1,7 @@
-//! A hub: its topics by name, the ids that it gives out, and what all of them take together.
+//! A hub: its topics by name, the ids of its events, and its limits.
 //!
-//! Any thread may publish, on none is anything waited for. Topics come with what is published or with their first
-//! subscriber, and go when they have no subscriber and no event.
+//! Any thread may publish; nothing here waits. A topic begins with its first event or subscriber, and is dropped
+//! when it has neither.
 
 mod external;
 
@@ -46,7 +46,7 @@ pub struct Hub {
     guests: Arc<Guests>,
 }
 
-/// Topics of which an external log is to be asked, and who does that.
+/// Topics that an external log is asked for, and the waker of the task that asks.
 #[derive(Debug, Default)]
 struct Wanted {
     names: Vec<String>,
@@ -61,12 +61,12 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// What it is called.
+    /// Its name.
     pub(super) fn topic(&self) -> &str {
         &self.topic.name
     }
 
-    /// Drops the topic: responses end behind a whole event, and without a sign that this was all.
+    /// Drops the topic: responses end after a whole event, without an end event.
     pub(super) fn abandon(&self) {
         self.topic.close();
         self.hub.forget(&self.topic);
@@ -82,7 +82,7 @@ impl Drop for Claim {
 #[derive(Debug, Default)]
 struct Topics {
     by_name: HashMap<Box<str>, Arc<Topic>>,
-    /// What those have counted that are gone.
+    /// The counts of topics that are gone.
     gone: Counted,
     closed: bool,
 }
@@ -90,7 +90,7 @@ struct Topics {
 /// How a client wants to subscribe.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked<'a> {
-    /// What it had before.
+    /// The id of its last event.
     pub(crate) after: Option<&'a str>,
     pub(crate) terms: Terms,
     pub(crate) guest: Guest<'a>,
@@ -99,22 +99,22 @@ pub(crate) struct Asked<'a> {
 /// The result of a subscription.
 #[derive(Debug)]
 pub enum Admission {
-    /// It is let in.
+    /// It is admitted.
     Admitted(Box<Admitted>),
-    /// The topic has ended, and it has all of it.
+    /// The topic has ended, and the client has all of it.
     Over,
 }
 
 /// How full a hub is, and what it has counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HubStats {
-    /// Topics that are there.
+    /// Topics.
     pub topics: usize,
-    /// Subscribers of all of them.
+    /// Subscribers of all topics.
     pub subscribers: usize,
-    /// Bytes of the pool that history takes.
+    /// Bytes of the pool that history uses.
     pub used: usize,
-    /// Bytes that it may.
+    /// The limit of these bytes.
     pub limit: usize,
     /// The counters.
     pub counted: Counted,
@@ -182,7 +182,7 @@ impl Hub {
         }
     }
 
-    /// Lets a client subscribe, once the topic has been loaded. Any thread may ask.
+    /// Subscribes a client, when the topic has been loaded. Any thread may call it.
     ///
     /// # Errors
     /// `BAD_TOPIC`, `UNKNOWN_TOPIC`, `TOO_MANY_TOPICS`, `TOO_MANY_REQUESTS`, `HUB_CLOSED`.
@@ -201,7 +201,7 @@ impl Hub {
                 return Err(unknown(&topic.name));
             }
             if !is_checked && asked.after.is_some_and(|after| topic.is_to_be_checked(after)) {
-                // Elsewhere it may have been published just now.
+                // Another process may have published to it just now.
                 is_checked = true;
                 self.want(&topic.name);
                 continue;
@@ -220,7 +220,8 @@ impl Hub {
         }
     }
 
-    /// Takes the names of topics of which an external log is to be asked; if there is none, `waker` is woken when there is one.
+    /// Takes the names of topics that an external log is asked for; if there are no names, `waker` is woken for the next
+    /// one.
     pub fn wanted(&self, waker: &Waker) -> Vec<String> {
         let mut wanted = lock(&self.wanted);
         if wanted.names.is_empty() {
@@ -244,7 +245,7 @@ impl Hub {
         HubStats { topics: topics.len(), subscribers, used, limit, counted }
     }
 
-    /// The same of one topic, if it is there.
+    /// The same for one topic, if it exists.
     pub fn topic_stats(&self, topic: &str) -> Option<TopicStats> {
         let topic = Arc::clone(lock(&self.topics).by_name.get(topic)?);
         let full = topic.fullness();
@@ -265,7 +266,7 @@ impl Hub {
         lock(&self.topics).by_name.keys().map(|name| name.clone().into()).collect()
     }
 
-    /// Drops what is too old, and topics that are of no use any more.
+    /// Drops events that are too old, and topics without events and subscribers.
     pub fn tend(&self) {
         let now = self.now();
         let topics: Vec<_> = lock(&self.topics).by_name.values().map(Arc::clone).collect();
@@ -276,7 +277,7 @@ impl Hub {
         }
     }
 
-    /// Ends all responses to subscribers behind a whole event, and takes nothing any more.
+    /// Ends all responses to subscribers after a whole event, and refuses further events.
     pub fn close(&self) {
         let topics = {
             let mut topics = lock(&self.topics);
@@ -318,7 +319,7 @@ impl Hub {
         }
     }
 
-    /// Takes a topic out that has gone.
+    /// Removes a topic that is gone.
     pub(super) fn forget(&self, topic: &Arc<Topic>) {
         let mut topics = lock(&self.topics);
         // Another one of that name may have taken its place.
@@ -328,7 +329,7 @@ impl Hub {
         }
     }
 
-    /// The topic of that name; a new one if there is none, where `open` is set.
+    /// The topic of that name; if it does not exist and `open` is set, a new one.
     pub(super) fn topic(&self, name: &str, open: bool) -> Result<Arc<Topic>> {
         check_name(name)?;
         if let Some(topic) = self.find(name)? {
@@ -338,7 +339,7 @@ impl Hub {
             return Err(unknown(name));
         }
         if lock(&self.topics).by_name.len() >= self.config.topics {
-            // Some may be there only until the next look.
+            // Some of them may be dropped by the next sweep.
             self.tend();
         }
         let phase = if self.config.external { Phase::Loading } else { Phase::Open };
@@ -346,7 +347,7 @@ impl Hub {
         if topics.closed {
             return Err(closed());
         }
-        // Another thread may have made it meanwhile.
+        // Another thread may have opened it meanwhile.
         if let Some(topic) = topics.by_name.get(name) {
             return Ok(Arc::clone(topic));
         }
@@ -402,7 +403,7 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Looks after `hub` until it is gone.
+/// Sweeps `hub` until it is gone.
 pub async fn keep(hub: Weak<Hub>) {
     loop {
         tokio::time::sleep(TURN).await;

@@ -155,7 +155,7 @@ fn a_site_that_does_not_listen_any_more_takes_no_work() {
     rig.check(Page::Ready, 503, "0 of 1 sites listen");
     site.close();
     drop(site);
-    until("nobody listens any more", || rig.show(Page::Ready).text.contains("0 of 0 sites listen"));
+    until("no site listens", || rig.show(Page::Ready).text.contains("0 of 0 sites listen"));
     rig.check(Page::Ready, 503, "0 of 0 sites listen");
 }
 
@@ -212,7 +212,7 @@ fn an_application_of_which_no_worker_gives_a_sign_is_not_ready() {
     rig.listen(&site);
     let workers = Arc::new(Workers::new(rig.supplies(), &queue, &rig.threads));
     rig.status.board.add_workers(&workers);
-    until("nobody is there", || rig.show(Page::Ready).status == 503);
+    until("no worker is connected", || rig.show(Page::Ready).status == 503);
     rig.check(Page::Ready, 503, "each of 0 workers that take them has owed a sign for");
     let directory = tempfile::tempdir().unwrap();
     let loops = [1, 2].map(|number: u32| {

@@ -83,7 +83,7 @@ mod tests {
         let context = &mut Context::from_waker(&waker);
         let mut rounds = 0;
         while called.poll(context).is_pending() {
-            assert!(called.poll(context).is_pending(), "nobody has called");
+            assert!(called.poll(context).is_pending(), "it was not woken");
             rounds += 1;
             assert_eq!(task.0.load(Ordering::Relaxed), rounds - 1);
             // What the future has left with its waker.

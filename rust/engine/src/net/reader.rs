@@ -53,7 +53,7 @@ pub(crate) struct Reader {
 /// How far a wait for bytes has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wait {
-    /// There is none.
+    /// No wait.
     Over,
     /// Its limit does not run yet.
     Begun,

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use crate::sync::{Arc, Mutex, lock};
 
-/// Of one message on its way to a client. The task that sends is the one who writes here; one that looks for whom to
-/// cut reads.
+/// The state of one message on its way to a client. The sending task writes it; the task that chooses which client
+/// is cut reads it.
 #[derive(Debug, Default)]
 pub(crate) struct Stall {
     /// When the client began to take nothing of what waits for it, by the [`StallClock`]; 0 while it does.
@@ -301,7 +301,7 @@ mod tests {
             assert!(!wait(stall, &clock));
             advance(SECOND).await;
         }
-        assert_eq!(clock.cut(4 * SECOND, bytes(1)), Cut::default(), "nobody has waited for so long");
+        assert_eq!(clock.cut(4 * SECOND, bytes(1)), Cut::default(), "no client has waited for so long");
         assert_eq!(clock.cut(SECOND, bytes(HELD + 1)), Cut { for_memory: 2, ..Cut::default() });
         assert!(wait(&oldest, &clock) && wait(&old, &clock) && !wait(&young, &clock) && !wait(&idle, &clock));
         assert_eq!(

@@ -49,7 +49,7 @@ impl<T> Line<T> {
         self.waiting[usize::from(seat.upload)].remove(&seat.number)
     }
 
-    /// The request that has waited for longest, of those that are uploads or are not.
+    /// The request that has waited for longest, of uploads or of all others.
     pub(super) fn pop_oldest(&mut self, upload: bool) -> Option<T> {
         self.waiting[usize::from(upload)].pop_first().map(|(_, request)| request)
     }

@@ -100,7 +100,7 @@ mod tests {
         assert!(!names.begin(now));
         let later = now + Duration::from_secs(1);
         assert!(names.begin(later));
-        assert!(!names.begin(later), "somebody does already");
+        assert!(!names.begin(later), "a lookup is under way");
         names.keep(later + Duration::from_secs(1));
         assert_eq!(order(&mut names), ["10.0.0.1"], "a resolver that fails takes nothing away");
         assert!(!names.begin(later));

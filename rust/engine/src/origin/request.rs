@@ -22,7 +22,7 @@ pub struct Request {
     pub target: String,
     /// The `Host` field, unless `headers` has one; each origin of an upstream has its own.
     pub authority: String,
-    /// Names and values, in order; those that frame the message are written by the engine.
+    /// Names and values, in order. The engine writes the fields of the message's framing.
     pub headers: Arc<Fields>,
     /// The body.
     pub body: RequestBody,

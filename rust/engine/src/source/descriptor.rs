@@ -48,7 +48,7 @@ pub(super) async fn read_pipe(source: File, intake: &mut Intake) -> Result<()> {
         intake.feed.room().await?;
         let mut ready = tokio::select! {
             biased;
-            () = intake.feed.closed() => return Err(Code::StreamClosed.error("nobody reads this stream any more")),
+            () = intake.feed.closed() => return Err(Code::StreamClosed.error("the reader of this stream has gone")),
             ready = source.readable() => ready.map_err(failed)?,
         };
         let (writer, offered) = intake.offer().await?;

@@ -78,7 +78,7 @@ async fn wait(child: &mut Child, intake: &Intake) -> Result<std::io::Result<std:
     // A child may close its output and run on; a consumer that leaves meanwhile has it killed.
     tokio::select! {
         biased;
-        () = intake.feed.closed() => Err(Code::StreamClosed.error("nobody reads this stream any more")),
+        () = intake.feed.closed() => Err(Code::StreamClosed.error("the reader of this stream has gone")),
         status = child.wait() => Ok(status),
     }
 }

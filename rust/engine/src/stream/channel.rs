@@ -81,7 +81,7 @@ pub(super) struct Queue {
     pub(super) backlog: bool,
     /// The source has ended well, but not everything it gave has been cut.
     pub(super) exhausted: Option<Ending>,
-    /// Interim responses that nobody has looked at.
+    /// Interim responses that were not taken.
     pub(super) interim: Vec<Head>,
     /// How the body ended; told to the consumer after the last frame.
     pub(super) end: Option<Result<Ending>>,
@@ -154,8 +154,8 @@ impl Channel {
 
     /// As [`Channel::cut`], and waits where the pool has no room for a frame that has to be joined.
     ///
-    /// The caller has locked `cutter` until this returns, and so until the pool knows the waker. So if the other side, which waits for the same room,
-    /// is the one to get it, that room came back later, and whoever waits here was woken too.
+    /// The caller has locked `cutter` until this returns, and so until the pool knows the waker. So if the other side,
+    /// which waits for the same room, gets the room, it came back later, and the task that waits here was woken too.
     pub(super) fn poll_cut(&self, cutter: &mut Cutter, context: &mut Context<'_>) -> Poll<Result<()>> {
         loop {
             match self.cut(cutter) {
@@ -247,7 +247,8 @@ impl Queue {
         if self.same_task { None } else { self.consumer.take() }
     }
 
-    /// Whoever holds only what was taken last can always await the next, however large it is and small the window.
+    /// A consumer that holds only the last frame can always await the next, however large that is and small the
+    /// window.
     fn keeps_up(&self) -> bool {
         self.frames.is_empty() && self.window.holds_little()
     }
@@ -320,7 +321,7 @@ impl Stream {
     }
 
     /// The next frame; `None` after the last. Errors of the source repeat; `WINDOW_HELD` does not end the stream.
-    /// An error follows the frames before it, except those that wait for the pool to have room to join them.
+    /// An error follows the frames before it, except frames that wait for room in the pool to be joined.
     pub fn poll_next(&self, context: &mut Context<'_>) -> NextFrame {
         loop {
             {
@@ -363,7 +364,7 @@ impl Stream {
         if queue.exhausted.is_some() || queue.backlog || used >= least.min(limit) {
             return Poll::Ready(Ok(queue.exhausted.is_some()));
         }
-        // It may be fed only from when somebody wants it.
+        // The producer may wait for the first wish of a consumer.
         let is_first = !std::mem::replace(&mut queue.wanted, true);
         let producer = if is_first { queue.producer.take() } else { None };
         register(&mut queue.consumer, context);
@@ -456,12 +457,11 @@ impl Stream {
     /// What it is fed from is in another process, where it has this number.
     #[cfg(not(loom))]
     pub(crate) fn set_distant(&self, number: u32) {
-        // Set once, by whoever has made it.
+        // Set once, by the maker of the stream.
         let _ = self.channel.distant.set(number);
     }
 
-    /// The number of what it is fed from, where that is in another process and all of it still is: nobody has asked for any
-    /// of it here.
+    /// The flow that it is fed from, if that is in another process and no part of it was requested here.
     #[cfg(not(loom))]
     pub fn distant(&self) -> Option<u32> {
         let number = self.channel.distant.get().copied();

@@ -294,7 +294,7 @@ fn exhaust(pool: &Pool) -> Vec<crate::pool::Writer> {
 }
 
 /// A stream whose consumer waits for the pool: it has taken the first frame, and the second lies across two slabs.
-/// A third is pending behind it, of which nothing but its end is missing.
+/// A third one is pending, and only its end is missing.
 fn waiting_for_the_pool(waker: &Waker) -> (Pair, Vec<crate::pool::Writer>) {
     const SIZE: usize = 3000;
     let (pool, meter) = (pool(), Arc::new(Meter::default()));

@@ -1,4 +1,4 @@
-//! The door of a worker process: accepts the edge's connections, and has each served.
+//! Accepts the edge's connections in a worker process, and serves each.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener as Raw, UnixStream as RawStream};
@@ -21,7 +21,7 @@ impl Worker {
     /// Accepts the edge's connections on `listener`, a Unix socket that listens, and serves each on one of `threads`.
     ///
     /// # Errors
-    /// `LISTEN_FAILED`: it is no such socket.
+    /// `LISTEN_FAILED`: `listener` is no Unix socket that listens.
     pub fn serve(self: &Arc<Self>, listener: OwnedFd, threads: &Arc<Threads>) -> Result<()> {
         let listener = Raw::from(listener);
         listener.set_nonblocking(true).map_err(|error| {
@@ -33,7 +33,8 @@ impl Worker {
     }
 }
 
-/// Takes connections until there are to be no more, and then those that wait: what is in one was sent to this worker.
+/// Accepts connections until the worker drains, and then the connections that wait: the requests on them were sent to
+/// this worker.
 async fn accept(listener: Raw, worker: Arc<Worker>, threads: Arc<Threads>) {
     let Ok(listener) = UnixListener::from_std(listener) else { return };
     let going_on = async {
@@ -49,7 +50,7 @@ async fn accept(listener: Raw, worker: Arc<Worker>, threads: Arc<Threads>) {
         () = worker.drain.draining() => {}
         never = going_on => never,
     }
-    // Asked for itself: the reactor may not have heard of the last ones.
+    // The listener is asked itself, because the reactor may not know the last connections yet.
     let Ok(listener) = listener.into_std() else { return };
     while let Ok((socket, _)) = listener.accept() {
         if socket.set_nonblocking(true).is_ok() {
@@ -63,7 +64,7 @@ fn take(socket: RawStream, worker: &Arc<Worker>, threads: &Threads) {
     let thread = threads.pick();
     threads.spawn(thread, move || async move {
         let Ok(socket) = UnixStream::from_std(socket) else { return };
-        // Whoever else may come as far as the socket says nothing here.
+        // No process except the parent is served.
         if !socket.peer_cred().is_ok_and(|peer| peer.pid() == Some(worker.parent)) {
             return;
         }

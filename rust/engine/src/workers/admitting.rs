@@ -1,8 +1,7 @@
-//! Whom a worker has let in to a topic of the edge's hubs.
+//! Subscribers that a worker has admitted to a topic of the edge's hubs.
 //!
-//! Who is let in is kept here until the worker says what becomes of it: attached to the response, it is served as on a native
-//! route, and needs the worker no more; or the worker reads its events. How long it may go on is the worker's to say again and
-//! again, and ends by itself where nobody says it.
+//! A subscriber is kept here until the worker attaches it to the response, or reads its events. Attached, it is served as
+//! on a native route, without the worker. The worker renews its lease; without that the subscription ends by itself.
 
 use std::sync::Arc as Plain;
 use std::time::Duration;
@@ -20,8 +19,8 @@ use crate::stream::{ResponseHead, Timings};
 use crate::sync::{Arc, lock};
 use crate::wire::Fields;
 
-/// Asks whether the one that `order` says is let in, tells the head, and sends its events as far as `credit` goes, unless
-/// somebody takes it out of `fetched` first.
+/// Asks for the admission of the subscriber in `order`, sends the head, and sends its events as far as `credit` goes,
+/// unless the subscriber is taken out of `fetched` first.
 pub(super) async fn subscribe(
     shared: Arc<Shared>,
     member: Arc<Member>,

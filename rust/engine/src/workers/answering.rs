@@ -1,4 +1,4 @@
-//! One connection in a worker process: a request that the edge has handed on, until the application is done with it.
+//! One connection in a worker process: a request that the edge has sent, until the application is done with it.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::future::poll_fn;
@@ -28,7 +28,7 @@ use crate::source::{Intake, read_file};
 use crate::stream::{Feed, Stream};
 use crate::sync::{Arc, Mutex, lock};
 
-/// Serves what the edge has connected for.
+/// Serves a connection of the edge, by its first message.
 pub(super) async fn serve(worker: &Arc<Worker>, wire: Plain<Wire>, thread: usize) {
     enum First<'a> {
         Home,
@@ -58,7 +58,7 @@ pub(super) async fn serve(worker: &Arc<Worker>, wire: Plain<Wire>, thread: usize
                     socket: None,
                     edge: Some(edge),
                 };
-                // Before it can be taken: nobody who has one may find that there is none.
+                // Counted before the application can take it.
                 let active = worker.drain.begin();
                 match worker.queue.offer(request) {
                     Ok(_) => Ok(Some(First::Exchange(Box::new(exchange), errands, active))),
@@ -77,14 +77,14 @@ pub(super) async fn serve(worker: &Arc<Worker>, wire: Plain<Wire>, thread: usize
         Ok(First::Line(exchange, errands)) => exchange.run_aside(errands).await,
         Ok(First::Exchange(exchange, errands, _active)) => exchange.run(errands).await,
         Err(_) => {
-            // What there is to say has been: the reason for a refusal.
+            // The reason for the refusal is in the buffer.
             wire.end();
             let _ = wire.write().await;
         }
     }
 }
 
-/// What is attached as a part, until the edge has said what became of it.
+/// A flow that is attached as a part, until the edge has told its outcome.
 type Parts = Option<(Arrivals, Stream)>;
 
 struct Exchange {
@@ -93,18 +93,18 @@ struct Exchange {
     near: Near,
     numbers: Numbers,
     flows: Mutex<Flows>,
-    /// What takes in what comes of them.
+    /// The tasks that receive flows.
     taking: Mutex<Vec<JoinHandle<()>>>,
-    /// Flows of which nobody asks how they were fetched: those who have been let in to topics.
+    /// Flows of subscribers, whose streams end when they are attached.
     guests: Mutex<HashSet<u32>>,
-    /// Bytes written that have not left.
+    /// Bytes that were written and have not left the edge.
     unsent: Mutex<u64>,
     part: Mutex<Parts>,
-    /// By which the edge says what it has seen of flows that were not attached.
+    /// Tickets of the inspection reports of flows that are not attached, by flow.
     inspected: Mutex<HashMap<u32, u64>>,
-    /// Bodies of what is fetched, which end with the exchange.
+    /// The sending of request bodies, which ends with the exchange.
     uploads: Mutex<JoinSet<()>>,
-    /// What the edge sends of ours.
+    /// The sending of flows of this worker that are attached, or feed a topic.
     sending: Mutex<JoinSet<()>>,
 }
 
@@ -126,7 +126,7 @@ impl Exchange {
         }
     }
 
-    /// The reader of a flow of the edge's that begins.
+    /// A reader of a flow of the edge.
     fn begin_flow(&self, flow: u32) -> Stream {
         let (feed, stream) = self.worker.supplies.stream();
         self.take_in(flow, feed, true);
@@ -153,12 +153,12 @@ impl Exchange {
             };
             let obey = async {
                 let over = poll_fn(|context| obedience.poll(&self, context)).await;
-                // What the edge sends of ours goes on without the application.
+                // The sending of attached flows goes on without the application.
                 let mut sending = std::mem::take(&mut *lock(&self.sending));
                 while over == Over::Left && sending.join_next().await.is_some() {}
             };
             tokio::select! {
-                // All in one task: what is heard is obeyed, and what is said is written, in one turn.
+                // All in one task: a message is handled, and its answers are sent, in one turn.
                 biased;
                 lost = read => lost,
                 never = send => never,
@@ -168,7 +168,7 @@ impl Exchange {
         };
         if let Err(error) = result {
             lock(&self.flows).fail(&error);
-            // Nobody knows whether the edge has heard of them.
+            // The edge may not have heard of them, and will not report.
             for (_, ticket) in lock(&self.inspected).drain() {
                 self.worker.seen(ticket, None);
             }
@@ -179,7 +179,7 @@ impl Exchange {
         let _ = self.wire.write().await;
     }
 
-    /// Where there is no client, and it is over when all that was sent for has come.
+    /// Serves tasks that belong to no request, until all results have come.
     async fn run_aside(self: Box<Self>, mut errands: Errands) {
         let result = {
             let read = self.wire.read(|message| self.hear(message), || {});
@@ -207,7 +207,7 @@ impl Exchange {
         let _ = self.wire.write().await;
     }
 
-    /// Sends what the edge is to do, until there is no more.
+    /// Sends tasks to the edge, until there are no more.
     async fn send(&self, errands: &mut Errands) {
         while let Some((flow, errand, feed)) = errands.next().await {
             match errand {
@@ -240,7 +240,7 @@ impl Exchange {
                 self.near.tunnel(self.begin_flow(TUNNEL));
             }
             Message::Lost(error, begun) => {
-                // What had not come when the client was lost does not come any more.
+                // Nothing more comes of any flow.
                 if let Some(error) = &error {
                     lock(&self.flows).fail(error);
                 }
@@ -261,7 +261,7 @@ impl Exchange {
                 return feed.fail(Code::Internal.error("a worker process has no tunnel of its own"));
             }
             RequestBody::Bytes(mut bytes) => {
-                // No message is as long as a body may be.
+                // A body may be longer than a message.
                 let last = bytes.split_off(bytes.len() / PIECE * PIECE);
                 self.wire.send_pieces(&bytes, Message::Body);
                 FetchBody::Bytes(last)
@@ -299,7 +299,7 @@ impl Exchange {
         let feed = FeedTopic { flow, source, is_own: distant.is_none(), hub, topic, error_event };
         self.wire.send(&Message::Feed(Box::new(feed)));
         match distant {
-            // Behind that, since the end of it here gives up what is there.
+            // After the message, because the end of the stream here closes the flow there.
             Some(_) => drop(stream),
             None => self.give_out(source, stream, &self.sending),
         }
@@ -322,7 +322,7 @@ impl Exchange {
         let fetched = if distant.is_some() {
             lock(&self.inspected).remove(&flow);
             let fetched = lock(&self.flows).release(flow).map(|arrivals| (arrivals, stream));
-            // Thousands may listen for hours: none of them has a stream here.
+            // Thousands may subscribe for hours, so none of them keeps a stream here.
             if lock(&self.guests).contains(&flow) {
                 guest = fetched;
                 None
@@ -337,24 +337,24 @@ impl Exchange {
             self.give_out(flow, stream, &self.sending);
             None
         };
-        // Before it is said: the end may come at once.
+        // Before the message: the end may come at once.
         match rest {
             Some((ticket, _, completion)) => self.worker.await_end(ticket, Awaited { completion, fetched }),
             None => *lock(&self.part) = fetched,
         }
         self.wire.send(&Message::Attach(attached));
-        // Behind that, since the end of it here gives up what is there.
+        // After the message, because the end of the stream here closes the flow there.
         drop(guest);
     }
 
-    /// A file is read here, and sent as what is attached as a part.
+    /// Reads a file here, and attaches it as a part.
     fn attach_file(&self, file: File) {
         let supplies = &self.worker.supplies;
         let (feed, stream) = supplies.stream();
         let intake = Intake::new(supplies.pool.clone(), supplies.reads, feed);
         tokio::spawn(async move {
             let File { descriptor, offset, count } = file;
-            // Opened anew: the position of what was passed in is shared with whoever has passed it.
+            // Opened again, because the descriptor shares its position with the application's.
             let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
             read_file(path.into(), offset, Some(count), intake).await;
             drop(descriptor);
@@ -362,7 +362,8 @@ impl Exchange {
         self.attach(Attachment { stream, rest: None, policy: None, inspector: None, account: None });
     }
 
-    /// What is sent in the place of `stream` where something is done with it that the edge does not do for a worker.
+    /// The stream that is sent in the place of `stream`, with a policy and an inspector that the edge does not apply
+    /// to a worker's own streams.
     fn seen(
         &self,
         stream: Stream,
@@ -377,17 +378,17 @@ impl Exchange {
     }
 }
 
-/// What the application has done and the edge has not been told.
+/// The application's commands that the edge has not been sent.
 #[derive(Default)]
 struct Obedience {
     commands: VecDeque<Command>,
-    /// Bytes of the first one, if that is a write, that were said.
+    /// Bytes that were sent of the first command, if it is a write.
     written: usize,
     over: Option<Over>,
 }
 
 impl Obedience {
-    /// Ready when the application is done, and how it is.
+    /// Sends commands. Ready when the application is done; returns how it ended.
     fn poll(&mut self, exchange: &Exchange, context: &mut Context<'_>) -> Poll<Over> {
         let afar = from_afar(context.waker());
         let mut afar = Context::from_waker(&afar);
@@ -416,7 +417,7 @@ impl Obedience {
                         return Poll::Pending;
                     }
                 }
-                // The connections of a worker's own engine are no concern of the edge.
+                // This is about connections of the worker's own engine.
                 Command::FeedOn(_) => {}
                 Command::Attach(attachment) => exchange.attach(attachment),
                 Command::Option(level, name, value) => {
@@ -440,7 +441,8 @@ impl Obedience {
         Poll::Pending
     }
 
-    /// Says what is left of `content`, as far as it may; whether all of it was.
+    /// Sends the rest of `content`, within the limit of unsent bytes. Returns whether all of it was
+    /// sent.
     fn write(&mut self, exchange: &Exchange, content: &Content) -> bool {
         while self.written < content.bytes().len() {
             let rest = &content.bytes()[self.written..];

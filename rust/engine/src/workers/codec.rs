@@ -1,4 +1,4 @@
-//! Numbers, texts and fields as they stand in a message: little-endian, each length in front of its bytes.
+//! Numbers, texts and fields in a message: little-endian, with the length of each before its bytes.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::error::{Code, Error, Result};
 use crate::wire::Fields;
 
-/// Writes the parts of a message, one behind the other.
+/// Writes the parts of a message, one after the other.
 #[derive(Debug)]
 pub(super) struct Put<'a>(pub(super) &'a mut Vec<u8>);
 
@@ -40,14 +40,15 @@ impl Put<'_> {
         self
     }
 
-    /// What needs no length: it has always the same, or fills the rest of the message.
+    /// Bytes without a length before them: their length is fixed, or they are the rest of the
+    /// message.
     pub(super) fn rest(&mut self, bytes: &[u8]) -> &mut Self {
         self.0.extend_from_slice(bytes);
         self
     }
 
     pub(super) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
-        // Longer than that is no message: whoever sends it finds out.
+        // A message of that length is refused by its receiver.
         self.u32(u32::try_from(bytes.len()).unwrap_or(u32::MAX)).rest(bytes)
     }
 
@@ -199,7 +200,7 @@ impl<'a> Take<'a> {
         })
     }
 
-    /// All that is left.
+    /// The rest of the message.
     pub(super) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }

@@ -1,4 +1,4 @@
-//! The edge, as a request in a worker process reaches it: what fetches for it where the client is, and has the topics.
+//! The edge as a worker process sees it: it fetches, and has the topics.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,7 +10,7 @@ use crate::error::Code;
 use crate::stream::{Feed, Stream};
 use crate::sync::Arc;
 
-/// What the edge is to do.
+/// A task for the edge.
 #[derive(Debug)]
 pub(super) enum Errand {
     Fetch(Box<Order>),
@@ -18,19 +18,19 @@ pub(super) enum Errand {
     Feed(Source),
 }
 
-/// The numbers of flows. Cloning shares them.
+/// The next number of a flow. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct Numbers(Arc<AtomicU32>);
 
 impl Numbers {
-    /// One that nobody else has.
+    /// A number that no other flow has.
     pub(super) fn next(&self) -> u32 {
-        // Relaxed: a number that nobody else has.
+        // Relaxed: the number alone counts.
         self.0.fetch_add(1, Ordering::Relaxed)
     }
 }
 
-/// What the edge is to do, each with the flow that comes of it, and who takes that.
+/// Tasks for the edge, each with the flow of its result, and the feed of the stream that reads it.
 #[derive(Debug)]
 pub(super) struct Errands {
     received: mpsc::UnboundedReceiver<(u32, Errand, Feed)>,
@@ -38,28 +38,28 @@ pub(super) struct Errands {
 }
 
 impl Errands {
-    /// The next; none when there will be no more.
+    /// The next task; `None` after the last one.
     pub(super) async fn next(&mut self) -> Option<(u32, Errand, Feed)> {
         self.received.recv().await
     }
 }
 
-/// The edge, for one request, or for what belongs to none.
+/// The edge, for one request, or for tasks that belong to no request.
 #[derive(Debug)]
 pub struct Edge {
     errands: mpsc::UnboundedSender<(u32, Errand, Feed)>,
     numbers: Numbers,
-    /// There is a response to which flows may be attached.
+    /// Whether there is a response to which flows may be attached.
     answers: bool,
 }
 
 impl Edge {
-    /// For a request.
+    /// The edge for a request.
     pub(super) fn new() -> (Arc<Self>, Errands) {
         Self::make(true)
     }
 
-    /// For what belongs to none.
+    /// The edge for tasks that belong to no request.
     pub(super) fn aside() -> (Arc<Self>, Errands) {
         Self::make(false)
     }
@@ -70,7 +70,7 @@ impl Edge {
         (Arc::new(Self { errands, numbers: numbers.clone(), answers }), Errands { received, numbers })
     }
 
-    /// The flow that will come of it.
+    /// Sends a task; returns the flow of its result.
     fn send(&self, errand: Errand, feed: Feed) -> u32 {
         let flow = self.numbers.next();
         if let Err(mpsc::error::SendError((_, _, feed))) = self.errands.send((flow, errand, feed)) {

@@ -1,8 +1,8 @@
-//! One request of the application's in the edge: handed on to a worker process, which answers it.
+//! One request for the application in the edge: sent to a worker process, which answers it.
 //!
-//! To the connection of the client this is the application ([`Far`]); to the worker it is the client. The invariants: what
-//! a worker has begun to answer nobody else answers; what it has not is repeated at another worker only where that is
-//! safe; what it has had attached does not need it any more.
+//! To the connection of the client this is the application ([`Far`]); to the worker it is the client. The invariants: if a
+//! worker has begun to answer a request, no other worker gets it; if not, another worker gets it only if that is safe;
+//! what a worker has attached does not need the worker any more.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -34,24 +34,26 @@ use crate::stream::Stream;
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::Fields;
 
-/// Workers that a request is offered to, one after another. Arbitrary: what ends three processes ends a fourth.
+/// The limit of workers that a request is sent to, one after another. Arbitrary: a request that ends three
+/// processes ends a fourth.
 const TRIES: usize = 3;
 
-/// How long a client may go on to send a body that nobody wants any more: as long as aiohttp has its own linger.
+/// The time in which a client may go on to send a body that is not read any more: as long as aiohttp lingers.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// How long a worker may take to end a connection whose client has left. Arbitrary: one that lives does so at once.
+/// The time in which a worker must end a connection whose client has left. Arbitrary: a live worker does so at
+/// once.
 const PARTING: Duration = Duration::from_secs(10);
 
-/// What became of a request at one worker.
+/// The outcome of a request at one worker.
 enum End {
-    /// It was answered, or the client has left.
+    /// It was answered, or the client left.
     Over,
-    /// The worker has not taken it.
+    /// The worker refused it.
     Refused(Error),
-    /// The worker has gone, and has said nothing to the client.
+    /// The worker is gone, and has sent nothing to the client.
     Gone(Error),
-    /// The worker has gone in the middle.
+    /// The worker is gone in the middle of its response.
     Torn,
 }
 
@@ -62,7 +64,7 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
     let head_only = head.starts_with(b"HEAD ");
     let body = body.map(Plain::new);
     let mut far = Some(far);
-    // None is asked twice: one that has gone may look as if it were there for a moment.
+    // No worker is asked twice: one that is gone may look connected for a moment.
     let mut tried = Vec::new();
     let mut failed = None;
     while let Some(own) = far.take() {
@@ -86,7 +88,7 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
             shared.counts.cut_off.add(1);
         }
         let State { far: own, touched, .. } = exchange.into_state();
-        // Dropped with the rest, it breaks the response off.
+        // A dropped half cuts the response off.
         let Some(own) = own.filter(|_| !matches!(end, End::Over | End::Torn)) else { return };
         let error = match end {
             End::Over | End::Torn => return,
@@ -94,7 +96,7 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
                 Code::WorkerGone.error("the worker process that was answering has gone")
             }
             End::Refused(error) | End::Gone(error) if tried.len() == TRIES => error,
-            // Where all are full nobody waits for one more.
+            // If all workers are full, the request does not wait.
             End::Refused(error) if error.code() == Code::AppBusy && !shared.has_other(&tried) => error,
             End::Gone(error) if !is_safe => error,
             End::Refused(error) | End::Gone(error) => {
@@ -107,16 +109,17 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
     }
 }
 
-/// Does what a worker has called for by `number`, which belongs to no request.
+/// Opens the connection that a worker has called for by `number`, and does its tasks, which belong
+/// to no request.
 pub(super) async fn assist(shared: Arc<Shared>, member: Arc<Member>, number: u64, thread: usize) {
     let Some(socket) = member.connect().await else { return };
     let wire = Plain::new(Wire::new(socket));
     wire.send(&Message::Line(number));
-    // However it ends: nobody is to be told.
+    // There is no request to answer, however it ends.
     let _ = Exchange::new(&shared, &member, wire, None, thread, None).run().await;
 }
 
-/// Whether a request may be repeated where nobody knows whether it was carried out (RFC 9110, section 9.2.1).
+/// Whether a request may be repeated if it may have been carried out (RFC 9110, section 9.2.1).
 fn is_safe(head: &[u8]) -> bool {
     [b"GET ".as_slice(), b"HEAD ", b"OPTIONS ", b"TRACE "].iter().any(|method| head.starts_with(method))
 }
@@ -135,7 +138,7 @@ struct Exchange {
     member: Arc<Member>,
     wire: Plain<Wire>,
     thread: usize,
-    /// What the client sends.
+    /// The body of the client's request.
     body: Option<Plain<Stream>>,
     /// See [`crate::origin::Request::is_proven`].
     is_proven: bool,
@@ -144,23 +147,23 @@ struct Exchange {
 }
 
 struct State {
-    /// Until the worker has left.
+    /// `None` after the worker has left.
     far: Option<Far>,
     flows: Flows,
-    /// What has come of the body of what is to be fetched next.
+    /// The beginning of the body of the next request to fetch.
     front: Vec<u8>,
     tasks: JoinSet<()>,
-    /// Some of the request's body has gone to the worker.
+    /// Some of the request's body was sent to the worker.
     touched: bool,
-    /// Bytes written so far, and those of them that the worker knows to have left.
+    /// Bytes written so far, and how many of them the worker knows to have left.
     written: u64,
     told: u64,
-    /// The worker has said something that is for the client.
+    /// The worker has sent something for the client.
     begun: bool,
     left: bool,
-    /// The end of what the client sends, where that goes on without the worker.
+    /// The end of the client's body, if it goes on without the worker.
     rest: Option<oneshot::Receiver<()>>,
-    /// What sees the part that is being sent.
+    /// The inspection of the part that is being sent.
     part: Option<Watch>,
 }
 
@@ -174,7 +177,7 @@ impl Exchange {
         thread: usize,
         body: Option<Plain<Stream>>,
     ) -> Self {
-        // What belongs to no request is the application's own.
+        // A fetch that belongs to no request is the application's own, and counts as proven.
         let (far, is_proven) = client.map_or((None, true), |(far, is_proven)| (Some(far), is_proven));
         let state = State {
             far,
@@ -217,8 +220,8 @@ impl Exchange {
             () = news => {}
             never = &mut write => never,
         }
-        // The client has left, and the worker may have said something meanwhile whose end it wants to hear: that is read as
-        // well. It ends the connection when it knows.
+        // The client has left. Messages that the worker sent meanwhile are handled too; the worker ends the connection when
+        // it has heard.
         let said = async {
             tokio::select! {
                 biased;
@@ -234,7 +237,7 @@ impl Exchange {
         self.state.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// The connection has ended, which is how a worker ends a request that it has left.
+    /// The connection has ended; a worker that has left the request ends it so.
     fn gone(&self, error: Error) -> End {
         let mut state = lock(&self.state);
         state.flows.fail(&error);
@@ -251,27 +254,27 @@ impl Exchange {
         state.tasks.spawn(give_out(stream, Plain::clone(&self.wire), flow, credit, None));
     }
 
-    /// The reader of a flow of the worker's.
+    /// A reader of a flow of the worker.
     fn begin_flow(&self, state: &mut State, flow: u32) -> Stream {
         let (feed, stream) = self.shared.supplies.stream();
         drop(state.flows.take_in(&self.wire, flow, feed, true));
         stream
     }
 
-    /// Sends what the worker has said.
+    /// Sends what the worker has written to the client.
     fn flush(&self) {
         if let Some(far) = &lock(&self.state).far {
             far.flush();
         }
     }
 
-    /// What the worker says; returned is why it does not take the request.
+    /// Handles a message of the worker; returns its reason if it refuses the request.
     fn hear(&self, message: Message<'_>) -> Result<Option<Error>> {
         let mut state = lock(&self.state);
         let state = &mut *state;
         match &message {
             Message::Credit(0, _) => state.touched = true,
-            // What was asked for ends with its reader.
+            // The reader of a fetched flow is gone.
             Message::Closed(flow) => {
                 let fetched = lock(&self.fetched).remove(flow);
                 if let Some(Fetched::Response(Response { stream, .. })) = fetched {
@@ -298,7 +301,7 @@ impl Exchange {
             Message::Subscribe(order) => self.subscribe(state, *order),
             Message::Feed(order) => self.feed(state, *order)?,
             Message::Refused(error) => return Ok(Some(error)),
-            // Not for the client: another worker may still be asked.
+            // This is not for the client: another worker may still be asked.
             Message::Note(note) => {
                 if let Some(far) = &state.far {
                     far.note(note);
@@ -308,7 +311,7 @@ impl Exchange {
                 state.left = true;
                 let far = state.far.take();
                 if let Some(rest) = state.rest.take() {
-                    // The client sends on what nobody wants any more, and its next request behind it.
+                    // The client's body is read to its end, because its next request comes after it.
                     tokio::spawn(async move {
                         let _ = timeout(LINGER, rest).await;
                         drop(far);
@@ -320,13 +323,13 @@ impl Exchange {
         Ok(None)
     }
 
-    /// What is for the client.
+    /// Handles a message for the client.
     fn obey(&self, state: &mut State, message: Message<'_>) -> Result<()> {
         let Some(far) = &state.far else { return Err(malformed()) };
         match message {
             Message::Write(bytes) => {
                 state.written += bytes.len() as u64;
-                // A worker that lies could fill this process otherwise.
+                // A worker that ignores the limit could fill this process.
                 if far.write(Content::Bytes(bytes.to_vec())) > UNSENT + PIECE {
                     return Err(malformed());
                 }
@@ -372,7 +375,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// The client's body: `front`, which the worker sends back, and behind it what has not gone there and does not any more.
+    /// The client's body: `front`, which the worker sends back, and then the rest, which was not sent to it.
     fn go_on(&self, state: &mut State, front: Stream) -> Result<Stream> {
         let rest = self.body.as_ref().ok_or_else(malformed)?.hand_over()?;
         if let Some(credit) = state.flows.keep(0) {
@@ -393,7 +396,7 @@ impl Exchange {
         state.tasks.spawn(subscribe(shared, member, wire, order, fetched, credit));
     }
 
-    /// Has a topic fed. What has been fetched for that does not need the worker any more.
+    /// Has a topic fed. A fetched source does not need the worker any more.
     fn feed(&self, state: &mut State, order: FeedTopic) -> Result<()> {
         let FeedTopic { flow, source, is_own, hub, topic, error_event } = order;
         let stream = if is_own {
@@ -402,7 +405,7 @@ impl Exchange {
             state.flows.keep(source);
             match self.take_fetched(source) {
                 Some(Fetched::Response(Response { stream, .. })) => stream.hand_over()?,
-                // Behind the client's leaving it is being read on, or forgotten.
+                // The client has left: the stream is being drained, or was dropped.
                 None if state.far.as_ref().is_some_and(Far::is_lost) => return Ok(()),
                 _ => return Err(malformed()),
             }
@@ -412,8 +415,8 @@ impl Exchange {
         self.shared.notices.put(Notice::Feed(Box::new(feeding)));
         let wire = Plain::clone(&self.wire);
         state.tasks.spawn(async move {
-            let nobody = |_| Err(Code::EngineClosed.error("the edge is being closed"));
-            wire.send(&match answer.await.unwrap_or_else(nobody) {
+            let closed = |_| Err(Code::EngineClosed.error("the edge is being closed"));
+            wire.send(&match answer.await.unwrap_or_else(closed) {
                 Ok(()) => Message::End(flow, Duration::ZERO, Fields::default()),
                 Err(error) => Message::Fail(flow, error),
             });
@@ -457,7 +460,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// What was asked for and whose head has come.
+    /// Takes a fetched response whose head has come, or a subscriber.
     fn take_fetched(&self, flow: u32) -> Option<Fetched> {
         let mut fetched = lock(&self.fetched);
         if let Fetched::Response(response) = fetched.get(&flow)? {
@@ -466,7 +469,7 @@ impl Exchange {
         fetched.remove(&flow)
     }
 
-    /// What tells the worker of the end of the rest of a response, and what was seen of that.
+    /// The completion that tells the worker of the end of a response, and what its inspection saw.
     fn completion(
         &self,
         (ticket, account): Rest,
@@ -480,7 +483,7 @@ impl Exchange {
         })
     }
 
-    /// Has one who was let in to a topic served to the end of the response.
+    /// Attaches a subscriber to the response.
     fn seat(&self, state: &State, guest: Guest, rest: Option<Rest>) -> Result<()> {
         let (Some(far), Some((ticket, account))) = (&state.far, rest) else { return Err(malformed()) };
         let Guest { admitted, leased, .. } = guest;
@@ -494,7 +497,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// What the client's connection has to say. Ready when the client has left.
+    /// Sends news of the client's connection to the worker. Ready when the client has left.
     fn poll_news(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = lock(&self.state);
         let State { far, written, told, part, tasks, .. } = &mut *state;
@@ -531,7 +534,8 @@ impl Exchange {
                 self.wire.send(&Message::Sent(left - *told));
                 *told = left;
             }
-            // Told again when half of the rest has left: not for each write of the kernel's.
+            // The next message follows when half of the rest has left, not after each write to the
+            // socket.
             if unsent == 0 || far.await_below(usize::try_from(unsent / 2).unwrap_or(usize::MAX)) {
                 break;
             }

@@ -25,12 +25,12 @@ use crate::stream::{Meter, ResponseHead, Stream};
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::Head;
 
-/// Something that a worker has asked for, until somebody takes it.
+/// A response or subscriber that a worker has asked for, until it is attached.
 #[derive(Debug)]
 pub(super) enum Fetched {
-    /// A response, whose head may be still to come.
+    /// A response, whose head may not have come yet.
     Response(Response),
-    /// One who has been let in to a topic.
+    /// A subscriber of a topic.
     Guest(Guest),
 }
 
@@ -51,7 +51,8 @@ pub(super) struct Response {
 }
 
 impl Response {
-    /// The client has left before it was attached: reads it on, if its plan says so of event streams.
+    /// The client has left before it was attached: drains it, if it is an event stream and its plan
+    /// says so.
     pub(super) fn client_left(self, meter: &Plain<Meter>) {
         let Self { stream, relay, watch } = self;
         let Some(policy) = relay.spec().events.clone().filter(|policy| policy.leave.drains()) else { return };
@@ -66,24 +67,25 @@ impl Response {
     }
 }
 
-/// How the events of a relay are cut. A worker says how long one may be; without that none is taken.
+/// The framing of a relay's events. A worker sets their limit; without it no event is accepted.
 pub(super) fn events_of(relay: &Relay) -> Framing {
     relay.framing(0)
 }
 
-/// Has what is fetched seen, whoever gets it. Its end tells the worker what that was, and so does its drop.
+/// The inspection of a fetched response. Its end, or its drop, sends the report to the worker.
 #[derive(Debug)]
 pub(super) struct Watch {
     member: Arc<Member>,
     ticket: u64,
     amended: bool,
-    /// None before it has begun, where the plan says nothing of it, and behind the end.
+    /// `None` before it has begun, after its end, and if the plan has no inspection.
     pub(super) inspector: Option<Inspector>,
     is_over: bool,
 }
 
 impl Watch {
-    /// What the worker knows by `ticket`, which asks for it with a request that was `amended` or not.
+    /// An inspection that the worker asks for, by its `ticket`, of a request that was `amended` or
+    /// not.
     pub(super) fn new(member: &Arc<Member>, (ticket, amended): (u64, bool)) -> Self {
         Self { member: Arc::clone(member), ticket, amended, inspector: None, is_over: false }
     }
@@ -95,7 +97,7 @@ impl Watch {
         });
     }
 
-    /// It is over.
+    /// Ends it, and returns the report.
     pub(super) fn end(mut self) -> Option<Report> {
         self.tell()
     }
@@ -116,10 +118,10 @@ impl Drop for Watch {
     }
 }
 
-/// What is being fetched, by the numbers of the flows.
+/// Responses and subscribers that are not attached, by flow.
 pub(super) type Fetching = Plain<Mutex<HashMap<u32, Fetched>>>;
 
-/// What is to be fetched, with what goes along.
+/// A request to fetch.
 pub(super) struct Asked {
     pub(super) order: Fetch,
     pub(super) body: RequestBody,
@@ -128,8 +130,8 @@ pub(super) struct Asked {
     pub(super) watch: Option<Watch>,
 }
 
-/// Fetches what is asked for, tells its head, and sends the body as far as `credit` goes, unless somebody takes it out of
-/// `fetched` first.
+/// Fetches, sends the head, and sends the body as far as `credit` goes, unless the response is taken out of `fetched`
+/// first.
 pub(super) async fn fetch(
     shared: Arc<Shared>,
     thread: usize,
@@ -149,12 +151,12 @@ pub(super) async fn fetch(
         Ok((stream, inspector)) => give_out(stream, wire, flow, credit, inspector).await,
         Err(error) => wire.send(&Message::Fail(flow, error)),
     }
-    // Nothing is there where it was attached.
+    // There is no entry if it was attached.
     let over = lock(&fetched).remove(&flow);
     drop(over);
 }
 
-/// Waits for the head of `stream`, whose body is cut as is said beside the inspector that sees it, if that wants it.
+/// Waits for the head of `stream` and sends it. If the response is inspected, its body is cut by the given framing.
 async fn tell_head(
     stream: &Stream,
     wire: &Wire,
@@ -190,7 +192,7 @@ fn copied(head: &ResponseHead) -> ResponseHead {
     ResponseHead { head: Head::clone(&head.head), timings: head.timings, reused: head.reused }
 }
 
-/// Asks an origin, or the cache, for what is in `fetched` from then on. Returned is what comes of it, and what sees it.
+/// Begins a fetch from an origin or the cache, and puts it into `fetched`. Returns its stream and its inspection.
 async fn begin(
     shared: &Shared,
     thread: usize,

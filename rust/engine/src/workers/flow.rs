@@ -1,5 +1,5 @@
-//! Bodies between the two processes. Whoever receives one grants what its own reader has room for, so that a slow reader
-//! in one process holds the source back that is in the other.
+//! Bodies between the two processes. The receiver grants credit for the room of its own reader, so that a slow reader in
+//! one process slows the source in the other.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,27 +19,27 @@ use crate::stream::{Ending, Feed, ResponseHead, Stream};
 use crate::sync::{Mutex, lock};
 use crate::wire::{Fields, Head};
 
-/// How far below what was granted a flow may be: the last piece is sent whole, and the last frame of one that is cut.
+/// The limit of an overdraft: the last piece is sent whole, and so is the last frame of a flow that is cut.
 #[expect(clippy::cast_possible_wrap, reason = "a small number")]
 const OVERDRAWN: i64 = -((CLASSES[CLASSES.len() - 1] + PIECE) as i64);
 
-/// What a flow may still send.
+/// The credit of a flow: the bytes that it may still send.
 #[derive(Debug)]
 pub(super) struct Credit {
     left: Mutex<Option<i64>>,
-    /// Whether somebody else goes on with the flow.
+    /// Whether another consumer goes on with the stream.
     is_cut: AtomicBool,
     changed: Notify,
 }
 
 impl Credit {
-    /// Nothing has been granted.
+    /// No credit.
     pub(super) fn none() -> Arc<Self> {
         let (left, is_cut) = (Mutex::new(Some(0)), AtomicBool::new(false));
         Arc::new(Self { left, is_cut, changed: Notify::new() })
     }
 
-    /// The other side grants more.
+    /// Adds credit that the other side has granted.
     pub(super) fn grant(&self, bytes: u32) {
         if let Some(left) = &mut *lock(&self.left) {
             *left = left.saturating_add(i64::from(bytes));
@@ -47,7 +47,8 @@ impl Credit {
         self.changed.notify_one();
     }
 
-    /// Somebody else goes on with the stream: what was taken of it is still sent, and then the flow's end.
+    /// Another consumer goes on with the stream: what was taken of it is still sent, and then the end of
+    /// the flow.
     pub(super) fn cut(&self) {
         // Relaxed: by the thread that reads it.
         self.is_cut.store(true, Ordering::Relaxed);
@@ -57,14 +58,14 @@ impl Credit {
         self.changed.notify_one();
     }
 
-    /// Nobody takes the rest.
+    /// The receiver does not want the rest.
     pub(super) fn close(&self) {
         *lock(&self.left) = None;
         self.changed.notify_one();
     }
 
-    /// Waits until something may be sent, a whole piece, and what is too much counts against the next grant; or until nobody
-    /// takes it: then false.
+    /// Waits until a piece may be sent; false if the receiver does not want the rest. A piece is sent whole: an overdraft
+    /// counts against the next grant.
     pub(super) async fn some(&self) -> bool {
         loop {
             match *lock(&self.left) {
@@ -76,7 +77,7 @@ impl Credit {
         }
     }
 
-    /// Waits until nobody takes it.
+    /// Waits until the receiver does not want the rest.
     async fn closed(&self) {
         while lock(&self.left).is_some() {
             self.changed.notified().await;
@@ -90,8 +91,8 @@ impl Credit {
     }
 }
 
-/// Sends `stream` as `flow`, as far as `credit` goes, seen by `inspector`. Ends without a word when somebody else becomes its
-/// consumer, unless the flow was cut for that, or nobody takes it.
+/// Sends `stream` as `flow`, as far as `credit` goes, inspected by `inspector`. Ends without a message if the receiver does
+/// not want the rest, or if the stream gets another consumer and the flow was not cut for that.
 pub(super) async fn give_out(
     stream: Arc<Stream>,
     wire: Arc<Wire>,
@@ -114,7 +115,7 @@ pub(super) async fn give_out(
         match next {
             Some(Ok(delivery)) => {
                 note(&delivery);
-                // What is small is sent with others: each message takes a slab where it arrives.
+                // Small frames are sent together: each message takes a slab where it arrives.
                 let mut ready = if delivery.len() < PIECE { stream.take_ready() } else { None };
                 let bytes: &[u8] = if ready.is_none() {
                     &delivery
@@ -137,7 +138,7 @@ pub(super) async fn give_out(
                 }
             }
             Some(Err(error)) if error.code() == Code::StreamClosed => {
-                // Relaxed: of `cut`.
+                // Relaxed: as in `cut`.
                 if credit.is_cut.load(Ordering::Relaxed) {
                     wire.send(&Message::End(flow, Duration::ZERO, Fields::default()));
                 }
@@ -152,7 +153,7 @@ pub(super) async fn give_out(
     }
 }
 
-/// What has come of a flow.
+/// A part of a flow that has arrived.
 #[derive(Debug)]
 pub(super) enum Arrival {
     Interim(Head),
@@ -160,12 +161,12 @@ pub(super) enum Arrival {
     Data(Slice),
     End(Ending),
     Fail(Error),
-    /// The other side has done with it what there was to do: how it ended, and who is told, behind what is remembered of it
-    /// as long as the reader is there.
+    /// The other side has sent the attached flow to its end: the outcome, the ending that the reader gets, and the
+    /// completion that is told after it.
     Over(Outcome, Ending, Completion, Stream),
 }
 
-/// Where what comes of a flow is put.
+/// The sender of a flow's arrivals.
 pub(super) type Arrivals = mpsc::UnboundedSender<Arrival>;
 
 /// Copies `bytes` of a flow into the pool.
@@ -179,8 +180,8 @@ pub(super) fn arrived(pool: &Pool, bytes: &[u8]) -> crate::error::Result<Arrival
     Ok(Arrival::Data(writer.commit(bytes.len())))
 }
 
-/// Takes `flow` in for the reader of `feed`, and grants what that has room for. Ends with the flow, or when nothing more
-/// can come. It does not keep the connection open.
+/// Receives `flow` for the reader of `feed`, and grants credit for the room that it has. Ends with the flow, or with its
+/// arrivals. It does not keep the connection open.
 pub(super) async fn take_in(
     feed: Feed,
     mut arrivals: mpsc::UnboundedReceiver<Arrival>,
@@ -206,7 +207,7 @@ pub(super) async fn take_in(
                         say(Message::Closed(flow));
                         return feed.fail(malformed());
                     }
-                    // What is wrong with the frames is told to the reader by the feed.
+                    // The feed tells the reader of errors of frames.
                     if feed.push(slice).await.is_err() {
                         return say(Message::Closed(flow));
                     }
@@ -224,7 +225,7 @@ pub(super) async fn take_in(
                 None => return,
             },
             room = async {
-                // What is attached is never read here, and nothing of it may come.
+                // An attached flow is never read here, and gets no credit.
                 if !begun {
                     feed.wanted().await;
                 }
@@ -242,8 +243,8 @@ pub(super) async fn take_in(
     }
 }
 
-/// Feeds `feed` with `front`, and with `rest` behind it. What nobody takes of `rest` is read and forgotten, so that the client
-/// that sends it can go on. The drop of `_over` says that no more of it will come.
+/// Feeds `feed` with `front` and then with `rest`. If the reader leaves, `rest` is read and dropped, so that its client can
+/// go on. The drop of `_over` tells that `rest` has ended.
 pub(super) async fn join(front: Stream, rest: Stream, feed: Feed, _over: oneshot::Sender<()>) {
     for part in [&front, &rest] {
         match forward(part, &feed).await {
@@ -260,14 +261,14 @@ pub(super) async fn join(front: Stream, rest: Stream, feed: Feed, _over: oneshot
     feed.finish(Ending::default());
 }
 
-/// How far a part of a body has come.
+/// The result of forwarding a part of a body.
 enum Forwarded {
     Whole,
     Failed(Error),
     Unwanted,
 }
 
-/// Feeds `feed` with `stream` to its end, as long as it is taken.
+/// Feeds `feed` with `stream` to its end, unless the reader leaves.
 async fn forward(stream: &Stream, feed: &Feed) -> Forwarded {
     loop {
         if feed.room().await.is_err() {

@@ -1,4 +1,5 @@
-//! The flows of one connection, as either side has them: where what comes of each is put, and how much of what goes may.
+//! The flows of one connection, on either side: the receivers of its incoming flows, and the credit of its outgoing
+//! ones.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,60 +14,60 @@ use crate::error::{Error, Result};
 use crate::pool::Pool;
 use crate::stream::{Ending, Feed};
 
-/// All that have begun.
+/// The flows that have begun.
 #[derive(Debug, Default)]
 pub(super) struct Flows {
-    /// Where what comes is put.
+    /// The receivers of incoming flows.
     arrivals: HashMap<u32, Arrivals>,
-    /// Of those that go.
+    /// The credit of outgoing flows.
     credits: HashMap<u32, Arc<Credit>>,
 }
 
 impl Flows {
-    /// Has what comes of `flow` taken in for the reader of `feed`, at once if it has `begun`, or when it is asked for.
+    /// Receives `flow` for the reader of `feed`: at once if it has `begun`, or else when the reader asks for it.
     pub(super) fn take_in(&mut self, wire: &Arc<Wire>, flow: u32, feed: Feed, begun: bool) -> JoinHandle<()> {
         let (arrivals, arriving) = mpsc::unbounded_channel();
         self.arrivals.insert(flow, arrivals);
         tokio::spawn(take_in(feed, arriving, Arc::downgrade(wire), flow, begun))
     }
 
-    /// What is granted of `flow`, which goes from now on.
+    /// Begins to send `flow`; returns its credit.
     pub(super) fn give_out(&mut self, flow: u32) -> Arc<Credit> {
         let credit = Credit::none();
         self.credits.insert(flow, Arc::clone(&credit));
         credit
     }
 
-    /// Where what comes of `flow` is put, which is somebody else's from now on.
+    /// Ends the receipt of `flow` here; returns its receiver for another task.
     pub(super) fn release(&mut self, flow: u32) -> Option<Arrivals> {
         self.arrivals.remove(&flow)
     }
 
-    /// What is granted of `flow`, which does not go any more.
+    /// Ends the sending of `flow`; returns its credit.
     pub(super) fn keep(&mut self, flow: u32) -> Option<Arc<Credit>> {
         self.credits.remove(&flow)
     }
 
-    /// Puts what has come of `flow` where that is put.
+    /// Gives an arrival to the receiver of `flow`.
     pub(super) fn arrive(&self, flow: u32, arrival: Arrival) {
         if let Some(arrivals) = self.arrivals.get(&flow) {
-            // Whoever read it has gone where this fails, and says so.
+            // If this fails, the reader is gone, and tells so itself.
             let _ = arrivals.send(arrival);
         }
     }
 
-    /// Nothing more comes of any.
+    /// Fails all incoming flows.
     pub(super) fn fail(&mut self, error: &Error) {
         for (_, arrivals) in self.arrivals.drain() {
-            // Whoever read it has gone, or has all of it, where this fails.
+            // If this fails, the reader is gone or has all of it.
             let _ = arrivals.send(Arrival::Fail(error.clone()));
         }
     }
 
-    /// What either side says of a flow. What it says of something else is returned.
+    /// Handles a message about a flow. Returns any other message.
     ///
     /// # Errors
-    /// `POOL_FULL`: there is no room for what has come.
+    /// `POOL_FULL`: the pool has no room for the data.
     pub(super) fn hear<'a>(&mut self, pool: &Pool, message: Message<'a>) -> Result<Option<Message<'a>>> {
         match message {
             Message::Data(flow, bytes) => self.arrive(flow, arrived(pool, bytes)?),

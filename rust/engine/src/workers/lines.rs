@@ -1,7 +1,7 @@
-//! What a worker process has with the edge besides requests: leases that it renews, and connections of their own for what
-//! belongs to no request.
+//! What a worker process asks of the edge besides requests: the renewal of leases, and connections for tasks that belong
+//! to no request.
 //!
-//! The edge alone connects, so a worker calls for a connection, and what is to go over it waits until it is there.
+//! Only the edge opens connections. A worker calls for one, and its tasks wait until the connection is there.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,26 +14,26 @@ use super::wire::Wire;
 use crate::hub::Lease;
 use crate::sync::{Arc, Mutex, lock};
 
-/// From this worker process to the edge, which may not be there yet.
+/// The lines from this worker process to the edge, which may not have connected yet.
 #[derive(Debug, Default)]
 pub struct Lines {
-    /// What leases and calls are known by.
+    /// The next number of a lease or a call.
     next: AtomicU64,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Where the edge hears what is of no exchange.
+    /// The control connection.
     home: Weak<Wire>,
-    /// What waits for a connection.
+    /// Tasks that wait for a connection, by the number of the call.
     called: HashMap<u64, Errands>,
     is_closed: bool,
 }
 
 impl Lines {
-    /// The edge, for what belongs to no request. The connection lasts until what is returned is gone, and what was asked of it is
-    /// over.
+    /// The edge, for tasks that belong to no request. The connection lasts until the returned value is dropped and its
+    /// tasks are done.
     pub fn edge(&self) -> Arc<Edge> {
         let (edge, errands) = Edge::aside();
         let number = self.number();
@@ -51,7 +51,7 @@ impl Lines {
         edge
     }
 
-    /// The edge is there, and hears `home`.
+    /// The edge has connected, by the control connection `home`.
     pub(super) fn open(&self, home: &Plain<Wire>) {
         let mut state = lock(&self.state);
         state.home = Plain::downgrade(home);
@@ -60,12 +60,12 @@ impl Lines {
         }
     }
 
-    /// What the connection is for that was called for by `number`.
+    /// The tasks for the connection that was called for by `number`.
     pub(super) fn answer(&self, number: u64) -> Option<Errands> {
         lock(&self.state).called.remove(&number)
     }
 
-    /// No connection comes any more.
+    /// Drops the tasks that wait, and takes no more.
     pub(super) fn close(&self) {
         let called = {
             let mut state = lock(&self.state);
@@ -75,7 +75,8 @@ impl Lines {
         drop(called);
     }
 
-    /// Has the edge told what is said of `lease` from now on: its number there, and for how long it is now. On an engine thread.
+    /// Tells the edge of each renewal of `lease` from now on. Returns the number of the lease, and the time that is left.
+    /// Must be called on an engine thread.
     pub(super) fn pass_on(self: &Arc<Self>, lease: &Lease) -> (u64, Option<Duration>) {
         let number = self.number();
         let (left, mut renewals) = lease.renewals();
@@ -83,7 +84,7 @@ impl Lines {
         tokio::spawn(async move {
             while let Some(left) = renewals.next().await {
                 let home = lock(&lines.state).home.upgrade();
-                // Without the edge nobody is left to hear it.
+                // Without the edge there is no subscription to renew.
                 if let Some(home) = home {
                     home.send(&Message::Renew(number, left));
                 }
@@ -93,7 +94,7 @@ impl Lines {
     }
 
     fn number(&self) -> u64 {
-        // Relaxed: a number that nobody else has.
+        // Relaxed: the number alone counts.
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 }

@@ -1,4 +1,5 @@
-//! One worker process, as the edge knows it: whether it is there, what it has, and what it is told.
+//! One worker process, as the edge sees it: whether it is connected, its requests, and what it is
+//! told.
 
 use std::collections::HashMap;
 use std::io::ErrorKind::{ConnectionRefused, NotFound};
@@ -19,10 +20,12 @@ use crate::inspect::Report;
 use crate::stream::Stream;
 use crate::sync::{Arc, Mutex, lock};
 
-/// From how long a silence on others are preferred. Arbitrary: longer than most handlers hold up their loop.
+/// After this silence of its event loop, other workers are preferred. Arbitrary: longer than most handlers
+/// block their loop.
 const SLOW: Duration = Duration::from_millis(100);
 
-/// Until one that is there and cannot be reached is tried again. Arbitrary: long enough for it to accept some that wait.
+/// The pause before a worker that could not be connected to is tried again. Arbitrary: long enough for it to accept some
+/// connections that wait.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
 
 /// One worker process.
@@ -34,24 +37,24 @@ pub(super) struct Member {
     pub(super) busy: AtomicUsize,
     pub(super) retired: AtomicBool,
     pub(super) home: Mutex<Home>,
-    /// What it says how long it may go on of, by its own numbers.
+    /// Leases that it renews, by its own numbers.
     leases: Mutex<HashMap<u64, Lease>>,
     notices: Arc<Notices>,
 }
 
-/// What goes to a worker besides requests.
+/// The control connection of a worker.
 #[derive(Debug, Default)]
 pub(super) struct Home {
-    /// None before the worker has been reached, and when it is gone.
+    /// `None` before the worker has been connected to, and after it is gone.
     pub(super) wire: Option<Plain<Wire>>,
     pub(super) is_gone: bool,
-    /// Of its event loop.
+    /// The signs of its event loop.
     pub(super) sign: Sign,
-    /// Ends that it has been told of, and has not said to have heard.
+    /// Ends that it was told of and has not confirmed.
     untold: HashMap<u64, Orphan>,
 }
 
-/// A lease that its worker may renew, until this is dropped. It runs out by itself where the worker is gone.
+/// A lease that its worker may renew, until this is dropped. It expires by itself if the worker is gone.
 #[derive(Debug)]
 pub(super) struct Leased {
     member: Arc<Member>,
@@ -84,7 +87,7 @@ impl Drop for Busy {
 }
 
 impl Member {
-    /// The worker of that number, which listens at `path`. It has not been reached yet.
+    /// The worker of that number, which listens at `path`. It is not connected to yet.
     pub(super) fn new(number: u32, generation: u32, path: PathBuf, notices: &Arc<Notices>) -> Self {
         Self {
             number,
@@ -98,14 +101,14 @@ impl Member {
         }
     }
 
-    /// It has one request more, until what is returned is dropped.
+    /// Counts a request that it has, until the guard is dropped.
     pub(super) fn busy(self: &Arc<Self>) -> Busy {
         // Relaxed: a figure.
         self.busy.fetch_add(1, Ordering::Relaxed);
         Busy(Arc::clone(self))
     }
 
-    /// What was attached for the worker has ended. `known` is a handle of what was fetched.
+    /// Tells the worker that what it attached has ended. `known` is the stream of it.
     pub(super) fn over(
         &self,
         ticket: u64,
@@ -127,27 +130,27 @@ impl Member {
         }
     }
 
-    /// What was seen of something that the worker has had fetched. Nobody else is told where the worker is gone.
+    /// Tells the worker what an inspection saw. If the worker is gone, nothing is told.
     pub(super) fn seen(&self, ticket: u64, report: Option<Report>) {
         if let Some(wire) = &lock(&self.home).wire {
             wire.send(&Message::Seen(ticket, report));
         }
     }
 
-    /// A connection more; none where it is gone.
+    /// Opens a connection; `None` if the worker is gone.
     pub(super) async fn connect(&self) -> Option<UnixStream> {
         loop {
             match UnixStream::connect(&self.path).await {
                 Ok(socket) => return Some(socket),
                 Err(error) if matches!(error.kind(), ConnectionRefused | NotFound) => return None,
-                // As many as may wait there already do, or this process has too many descriptors.
+                // The worker's backlog is full, or this process has too many descriptors.
                 Err(_) if lock(&self.home).is_gone => return None,
                 Err(_) => sleep(PAUSE).await,
             }
         }
     }
 
-    /// Something may go on for `time`, and for as long as the worker says by `number`.
+    /// A lease for `time`, which the worker renews by `number`.
     pub(super) fn lend(self: &Arc<Self>, number: u64, time: Option<Duration>) -> Leased {
         let lease = Lease::new(time);
         let previous = lock(&self.leases).insert(number, lease.clone());
@@ -156,7 +159,7 @@ impl Member {
     }
 
     pub(super) fn renew(&self, number: u64, time: Option<Duration>) {
-        // What is not there any more is over.
+        // A lease that is not there has ended.
         if let Some(lease) = lock(&self.leases).get(&number) {
             lease.renew(time);
         }
@@ -167,7 +170,7 @@ impl Member {
         drop(orphan);
     }
 
-    /// It is gone: what it has not heard of is for others.
+    /// It is gone: ends that it has not confirmed are told to the supervisor.
     pub(super) fn leave(&self) {
         let (wire, untold) = {
             let mut home = lock(&self.home);
@@ -180,7 +183,7 @@ impl Member {
         }
     }
 
-    /// How it stands when somebody is to be chosen: slow ones last, then by how much they have.
+    /// The order in which workers are chosen: slow ones last, then by the number of requests.
     pub(super) fn load(&self) -> (bool, usize) {
         let is_slow = lock(&self.home).sign.owed() > SLOW;
         // Relaxed: a figure.
@@ -188,7 +191,7 @@ impl Member {
     }
 
     pub(super) fn is_there(&self) -> bool {
-        // Relaxed: whoever retires a worker waits for what it has.
+        // Relaxed: the supervisor waits until a retired worker has no requests.
         !self.retired.load(Ordering::Relaxed) && lock(&self.home).wire.is_some()
     }
 }

@@ -1,9 +1,9 @@
-//! What the edge and a worker process say to each other: one message after the other on a Unix socket, each behind its
-//! length. One connection carries one exchange, so that nothing of one can stand in the way of another.
+//! The messages between the edge and a worker process: one after the other on a Unix socket, each after its length.
+//! One connection carries one exchange, so that no exchange can block another.
 //!
-//! Bodies travel in flows, each with a number: 0 is the request's, [`TUNNEL`] what follows it where the protocol has
-//! changed, and each thing that the worker has the edge fetch or send has one of its own. A number names at most one flow
-//! each way. Of a flow nothing is sent that the other side has not granted, so both sides can always read on.
+//! Bodies are flows, each with a number: 0 is the request's body, [`TUNNEL`] the bytes after it when the protocol has
+//! changed, and each body that the worker has the edge fetch or send has a number of its own. A number is at most one
+//! flow each way. A flow never sends more than the other side has granted, so both sides can always read on.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,28 +17,28 @@ use crate::store::Overrides;
 use crate::stream::{ResponseHead, Timings};
 use crate::wire::{Fields, Head};
 
-/// The flow of what a client sends once the protocol has changed.
+/// The flow of a client's bytes after the protocol has changed.
 pub(super) const TUNNEL: u32 = 1;
 
 /// The first number that a worker gives to a flow of its own.
 pub(super) const FIRST: u32 = 2;
 
-/// Bytes of the longest message. Heads are shorter by far, and data is cut.
+/// The limit of a message in bytes. Heads are much shorter, and data is cut.
 pub(super) const LONGEST: usize = 1 << 20;
 
 /// Bytes of data in one message. Arbitrary: a slab of the most usual size.
 pub(super) const PIECE: usize = 64 * 1024;
 
-/// Bytes that may be on their way to a client: what the application writes beyond that waits with the worker, but for one
-/// piece. Arbitrary: several times what asyncio has an application write before it is paused.
+/// The limit of bytes on their way to a client, besides one piece; further writes of the application wait in the worker.
+/// Arbitrary: several times what asyncio lets an application write before it is paused.
 pub(super) const UNSENT: usize = 512 * 1024;
 
-/// What a worker has the edge fetch.
+/// A request that the edge fetches for a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fetch {
-    /// Of the response's body, and of the request's the other way.
+    /// The flow of the response's body, and the other way of the request's body.
     pub(super) flow: u32,
-    /// Describes what is fetched from, to who can make that of it.
+    /// The description of the relay's plan.
     pub(super) plan: Vec<u8>,
     pub(super) method: String,
     pub(super) target: String,
@@ -46,79 +46,79 @@ pub(super) struct Fetch {
     pub(super) timeouts: Timeouts,
     pub(super) body: FetchBody,
     pub(super) overrides: Option<Overrides>,
-    /// The response is inspected, by its plan: by which the worker knows what is seen of it, and whether the request was
-    /// amended.
+    /// If the response is inspected: the ticket of the report, and whether the request was amended.
     pub(super) inspection: Option<(u64, bool)>,
 }
 
-/// The body of a request that is fetched.
+/// The body of such a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum FetchBody {
     None,
-    /// All of it, behind what has come of it before.
+    /// All of it, after the parts in [`Message::Body`].
     Bytes(Vec<u8>),
-    /// It follows; its length, if that is known.
+    /// It follows as a flow; its length, if known.
     Flow(Option<u64>),
-    /// It is the client's, of which what has come to the worker follows, and the rest is the edge's own.
+    /// It is the client's body: what the worker has received follows as a flow, and the edge adds the
+    /// rest.
     Client(Option<u64>),
 }
 
-/// Whom a worker has let in to a topic, whose events are a flow.
+/// A subscriber that a worker has admitted to a topic, whose events are a flow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Subscribe {
     pub(super) flow: u32,
-    /// Describes hub and terms, to who can make that of it.
+    /// The description of the plan: hub and terms.
     pub(super) plan: Vec<u8>,
     pub(super) topic: String,
-    /// What was had before.
+    /// The id of the last event that it has received.
     pub(super) after: Option<String>,
     pub(super) tenant: Option<String>,
     pub(super) address: Option<String>,
-    /// For how long it may go on, and by which number of the worker's that is renewed.
+    /// The number and the time of its lease, which the worker renews.
     pub(super) lease: Option<(u64, Option<Duration>)>,
 }
 
-/// What a worker has a topic fed by.
+/// A topic that the edge feeds for a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FeedTopic {
-    /// Has no bytes: it ends when the topic is fed, or fails as that does.
+    /// A flow without bytes: it ends when the feeding has begun, or fails.
     pub(super) flow: u32,
-    /// What its events come from.
+    /// The flow of its events.
     pub(super) source: u32,
-    /// The worker sends that; else it is what the edge has fetched for it.
+    /// Whether the worker sends the source; else the edge has fetched it.
     pub(super) is_own: bool,
-    /// What the worker calls the hub.
+    /// The worker's number of the hub.
     pub(super) hub: u64,
     pub(super) topic: String,
     /// The type of the event that tells of a failure.
     pub(super) error_event: String,
 }
 
-/// What is attached to the response of an exchange.
+/// A flow that is attached to the response of an exchange.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Attached {
-    /// Which.
+    /// Its number.
     pub(super) flow: u32,
-    /// The worker sends it; else it is what the edge has fetched for it.
+    /// Whether the worker sends it; else the edge has fetched it.
     pub(super) is_own: bool,
-    /// It is cut into events.
+    /// Whether it is cut into events.
     pub(super) is_events: bool,
-    /// It goes by the policy of its plan.
+    /// Whether the policy of its plan applies.
     pub(super) has_policy: bool,
-    /// It is all that is left of the body.
+    /// If it is the whole rest of the body: who is told of its end.
     pub(super) rest: Option<Rest>,
 }
 
-/// By which the worker knows who hears of an end, and what says to another one who would.
+/// The worker's ticket of a completion, and its account for another worker, if this one is gone by
+/// then.
 pub(super) type Rest = (u64, Option<Vec<u8>>);
 
 /// One message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message<'a> {
-    /// The first on a connection that carries no exchange: the edge asks on it for signs of life, and says there how
-    /// things have ended.
+    /// The first message on the control connection, on which the edge asks for signs of life and tells of ends.
     Home,
-    /// The first on a connection that carries one.
+    /// The first message on the connection of an exchange.
     Request {
         head: &'a [u8],
         has_body: bool,
@@ -127,70 +127,72 @@ pub(super) enum Message<'a> {
         remote: Option<SocketAddr>,
         local: Option<SocketAddr>,
     },
-    /// The first on a connection for what belongs to no request, which the worker has called for by this number.
+    /// The first message on a connection for tasks that belong to no request. The worker has called for it by
+    /// this number.
     Line(u64),
     /// A part of a flow.
     Data(u32, &'a [u8]),
-    /// A flow has ended well; how long it took, and what followed it.
+    /// A flow has ended well: its time, and its trailers.
     End(u32, Duration, Fields),
-    /// A flow has failed, also one whose head has not come.
+    /// A flow has failed, before its head or after.
     Fail(u32, Error),
-    /// So many more bytes of a flow may be sent.
+    /// More bytes of a flow may be sent.
     Credit(u32, u32),
-    /// Nobody takes the rest of a flow.
+    /// The receiver does not want the rest of a flow.
     Closed(u32),
-    /// An interim response to something that is fetched.
+    /// An interim response to a fetch.
     Interim(u32, Head),
-    /// The head of something that is fetched.
+    /// The head of a fetched response.
     Head(u32, ResponseHead),
-    /// The exchange is over for the client: why, if not as the worker has asked; whether some of the head had left.
+    /// The exchange is over for the client: the error, if it did not end as the worker asked; whether some of the
+    /// head had left.
     Lost(Option<Error>, bool),
-    /// So many bytes of what was written have left.
+    /// Bytes that were written have left.
     Sent(u64),
-    /// What became of something that was attached as a part.
+    /// The outcome of a flow that was attached as a part.
     Outcome(Outcome),
     /// The protocol has changed: flow [`TUNNEL`] begins.
     Tunnel,
-    /// Of the worker's event loop a sign is wanted.
+    /// Asks for a sign of the worker's event loop.
     Ping,
-    /// It has given one.
+    /// The event loop has given a sign.
     Pong,
-    /// What became of the rest of a response, and how long its body took.
+    /// The outcome of the rest of a response, and the time of its body.
     Over(u64, Outcome, Option<Duration>),
-    /// Whoever was to hear of that has.
+    /// The completion of that ticket has been told.
     Heard(u64),
-    /// What was seen of a response that was to be inspected and is over, if it was. Stands in front of a [`Message::Over`] of
-    /// the same.
+    /// The inspection report of a response that is over; `None` if it was not inspected. Comes before the [`Message::Over`]
+    /// of the same response.
     Seen(u64, Option<Report>),
-    /// One connection more is wanted, for what belongs to no request.
+    /// Asks for a connection for tasks that belong to no request.
     Call(u64),
-    /// For how long from now on what the worker has called by a number may go on; none: for ever.
+    /// Renews a lease for this time; `None` is without limit.
     Renew(u64, Option<Duration>),
     /// Bytes for the client.
     Write(&'a [u8]),
-    /// Something for the access log.
+    /// A note for the access log.
     Note(Note),
     /// The response has ended.
     Done,
-    /// Close behind what was written.
+    /// Close the connection after what was written.
     Close,
-    /// Break off.
+    /// Cut the response off.
     Abort,
     /// The worker is done with the exchange.
     Leave,
     /// An option of the client's socket.
     Option(i32, i32, i32),
-    /// A part of a body that stands in front of the one in the next [`Message::Fetch`].
+    /// A part of a body, before the last part in the next [`Message::Fetch`].
     Body(&'a [u8]),
-    /// Fetch something.
+    /// Fetch a response.
     Fetch(Box<Fetch>),
-    /// Let somebody in to a topic.
+    /// Admit a subscriber to a topic.
     Subscribe(Box<Subscribe>),
-    /// Have a topic fed.
+    /// Feed a topic.
     Feed(Box<FeedTopic>),
-    /// Send a flow.
+    /// Attach a flow to the response.
     Attach(Attached),
-    /// The worker does not take the request.
+    /// The worker refuses the request.
     Refused(Error),
 }
 
@@ -205,11 +207,11 @@ kinds! {
     SUBSCRIBE = 28, FEED = 29, RENEW = 30, CALL = 31, LINE = 32, SEEN = 33, NOTE = 34,
 }
 
-/// Bytes in front of a message: its length without them, and its kind.
+/// Bytes before a message: its length without them, and its kind.
 pub(super) const PREFIX: usize = 5;
 
 impl Message<'_> {
-    /// Writes the message behind what `buffer` has.
+    /// Appends the message to `buffer`.
     pub(super) fn encode(&self, buffer: &mut Vec<u8>) {
         let start = buffer.len();
         let mut put = Put(buffer);
@@ -311,10 +313,10 @@ impl Message<'_> {
         };
     }
 
-    /// Reads the message of `kind` that has these `bytes` behind its prefix.
+    /// Decodes a message of `kind` from the `bytes` after its prefix.
     ///
     /// # Errors
-    /// `INTERNAL`: it is none.
+    /// `INTERNAL`: they are no such message.
     pub(super) fn decode(kind: u8, bytes: &[u8]) -> Result<Message<'_>> {
         let mut take = Take(bytes);
         let message = match kind {

@@ -1,15 +1,16 @@
-//! Worker processes: the application runs in children, and everything else in the process that has the sockets.
+//! Worker processes: the application runs in child processes, everything else in the process that has
+//! the sockets.
 //!
-//! The parent is the *edge*: it takes each request that goes to the application to a worker, over a Unix socket that nobody
-//! else can reach, and is told there what to answer (`exchange`). A worker offers what comes to its own application's
-//! queue, as if the client were here (`answering`). What a worker relays is fetched by the edge, and attached there
-//! (`fetching`): such a body never comes to the worker, and does not need it any more. Topics are the edge's: whom a worker
-//! lets in to one (`admitting`) is attached in the same way. The invariant: a process that ends, hangs or lies costs at most the
-//! requests that it was to decide.
+//! The parent is the *edge*. It sends each request for the application to a worker, over a Unix socket that no other
+//! process can reach, and gets the answer there (`exchange`). A worker puts the request into the queue of its own
+//! application (`answering`). What a worker relays is fetched by the edge and attached to the response there (`fetching`):
+//! the worker never sees such a body, and is not needed any more. Topics are the edge's: a subscriber that a worker has
+//! admitted (`admitting`) is attached in the same way. The invariant: a process that ends, hangs or lies costs at most the
+//! requests that it had to decide.
 //!
 //! ```text
 //!   edge                                      worker
-//!   client ─ lane ─ link ─ exchange ── wire ── answering ─ link ─ whoever answers for the application
+//!   client ─ lane ─ link ─ exchange ── wire ── answering ─ link ─ the application
 //!                            │                    │
 //!                fetching, admitting (plan)     edge (what relays and subscriptions order)
 //! ```
@@ -43,11 +44,11 @@ pub use plan::{Plan, Planned, Topics};
 pub use worker::Worker;
 pub use workers::Workers;
 
-/// What `bytes` are as a message of `kind`, as it is written: its length and its kind, and what it says. For whoever asks
-/// whether that is the same again.
+/// Decodes `bytes` as a message of `kind`, and encodes it again, with its length and kind. For tests that compare the
+/// two.
 ///
 /// # Errors
-/// `INTERNAL`: they are none.
+/// `INTERNAL`: they are no such message.
 pub fn rewritten(kind: u8, bytes: &[u8]) -> crate::error::Result<Vec<u8>> {
     let mut written = Vec::new();
     message::Message::decode(kind, bytes)?.encode(&mut written);

@@ -1,4 +1,4 @@
-//! What the edge has to tell whoever looks after its workers.
+//! Notices of the edge to the supervisor of its workers.
 
 use std::task::Waker;
 use std::time::Duration;
@@ -12,49 +12,49 @@ use crate::inspect::Report;
 use crate::stream::{Stream, Timings};
 use crate::sync::{Mutex, lock};
 
-/// One thing to be told.
+/// One notice.
 #[derive(Debug)]
 pub enum Notice {
-    /// The worker of this number was reached, or was not.
+    /// The worker of this number was connected to, or could not be.
     Reached(u32, Result<()>),
-    /// A plan is wanted of this description.
+    /// A plan of this description has to be made.
     Plan(Vec<u8>, Planned),
-    /// A worker has a topic fed.
+    /// A topic has to be fed for a worker.
     Feed(Box<Feeding>),
-    /// What a worker has relayed has ended, and the worker is gone.
+    /// A relay of a worker has ended after the worker was gone.
     Orphan(Box<Orphan>),
-    /// The event loop of the worker of this number has given no sign for so long.
+    /// The event loop of the worker of this number has owed a sign for this time.
     Silent(u32, Duration),
 }
 
-/// What a worker has a topic fed by.
+/// The feeding of a topic for a worker.
 #[derive(Debug)]
 pub struct Feeding {
-    /// What workers call the hub.
+    /// The number that workers have for the hub.
     pub hub: u64,
     /// The name of the topic.
     pub topic: String,
     /// The type of the event that tells of a failure.
     pub error_event: String,
-    /// What its events come from.
+    /// The source of its events.
     pub stream: Stream,
-    /// Told when the topic is the stream's, or why it is not.
+    /// Told when the feeding has begun, or why it has not.
     pub begun: Begun,
 }
 
-/// Who has a topic fed answers with how that went.
+/// The supervisor's answer to [`Feeding`].
 pub type Begun = oneshot::Sender<Result<()>>;
 
-/// The end of something whose worker is gone.
+/// The end of a relay or subscription whose worker is gone.
 #[derive(Debug)]
 pub struct Orphan {
-    /// What the worker has left for this.
+    /// What the worker left for this case.
     pub account: Vec<u8>,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// How long it took at the origin, the body last, and whether the connection had been used before.
+    /// Its timings at the origin, the time of the body, and whether the connection was reused.
     pub timings: Option<(Timings, Option<Duration>, bool)>,
-    /// What was seen of it.
+    /// What its inspection saw.
     pub report: Option<Report>,
 }
 
@@ -64,7 +64,7 @@ struct State {
     listener: Option<Waker>,
 }
 
-/// What waits to be told.
+/// Notices that wait to be taken.
 #[derive(Debug, Default)]
 pub(super) struct Notices(Mutex<State>);
 

@@ -1,4 +1,4 @@
-//! What a worker's relays and subscriptions go by, made of a description once for all that have the same.
+//! The plans of a worker's relays and subscriptions. A plan is made once for each description.
 
 use std::collections::HashMap;
 
@@ -9,16 +9,16 @@ use crate::hub::{Hub, Terms};
 use crate::relay_spec::Relay;
 use crate::sync::{Arc, Mutex, lock};
 
-/// Descriptions that are remembered; behind them all are forgotten. An application has as many as it has origins and
+/// The limit of plans that are kept; above it all are dropped. An application has as many as it has origins and
 /// settings, not as many as it has requests. Arbitrary.
 const MOST: usize = 4096;
 
-/// What a description says. Cloning shares it.
+/// What a description stands for. Clones share it.
 #[derive(Debug, Clone)]
 pub enum Plan {
-    /// Of relays.
+    /// The plan of relays.
     Relay(Arc<Relay>),
-    /// Of subscriptions.
+    /// The plan of subscriptions.
     Topics(Arc<Topics>),
 }
 
@@ -46,26 +46,26 @@ fn other() -> Error {
     Code::BadConfiguration.error("a worker process asks for one thing by the description of another")
 }
 
-/// Whose topics are subscribed to, and how subscribers are served.
+/// The hub whose topics are subscribed to, and the terms of subscribers.
 #[derive(Debug)]
 pub struct Topics {
     /// The hub.
     pub hub: Arc<Hub>,
-    /// How.
+    /// The terms.
     pub terms: Terms,
 }
 
-/// Who makes a plan answers with it.
+/// The supervisor's answer with a new plan.
 pub type Planned = oneshot::Sender<Result<Plan>>;
 
 #[derive(Debug, Default)]
 pub(super) struct Plans(Mutex<HashMap<Vec<u8>, Plan>>);
 
 impl Plans {
-    /// The plan of `description`. `order` has a new one made.
+    /// The plan of `description`. `order` asks for a new one.
     ///
     /// # Errors
-    /// What is wrong with it. `ENGINE_CLOSED`: nobody answers any more.
+    /// The error of the description. `ENGINE_CLOSED`: the edge is being closed.
     pub(super) async fn get(
         &self,
         description: Vec<u8>,
@@ -76,8 +76,8 @@ impl Plans {
         }
         let (planned, plan) = oneshot::channel();
         order(description.clone(), planned);
-        let nobody = |_| Code::EngineClosed.error("the edge is being closed");
-        let plan = plan.await.map_err(nobody)??;
+        let closed = |_| Code::EngineClosed.error("the edge is being closed");
+        let plan = plan.await.map_err(closed)??;
         let mut known = lock(&self.0);
         if known.len() >= MOST {
             known.clear();

@@ -1,4 +1,4 @@
-//! What the parts of the edge that serve workers share: the plans, the notices, and the choice of the worker that is asked next.
+//! What the edge's files about workers share: the plans, the notices, and the choice of the next worker.
 
 use std::io::ErrorKind::{ConnectionRefused, NotFound};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::runtime::Threads;
 use crate::sync::{Arc, Mutex, lock};
 
-/// What the parts of the edge that serve workers share.
+/// The shared state.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) supplies: Supplies,
@@ -29,12 +29,12 @@ pub(super) struct Shared {
     pub(super) members: Mutex<Vec<Arc<Member>>>,
     pub(super) generation: AtomicU32,
     pub(super) is_closed: AtomicBool,
-    /// Counts changes of who is there.
+    /// Rises when a worker comes, goes or is preferred.
     pub(super) changes: watch::Sender<u64>,
 }
 
 impl Shared {
-    /// Of workers that answer the requests of `queue`. There are none yet.
+    /// The state of workers that answer the requests of `queue`. There is no worker yet.
     pub(super) fn new(supplies: Supplies, queue: Queue, threads: Arc<Threads>) -> Self {
         Self {
             supplies,
@@ -50,7 +50,7 @@ impl Shared {
         }
     }
 
-    /// The plan of `description`. A new one is made by whoever takes the notices.
+    /// The plan of `description`. The supervisor makes a new one.
     ///
     /// # Errors
     /// As [`Plans::get`].
@@ -63,7 +63,7 @@ impl Shared {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// Who is asked next, but for those of the numbers `tried`.
+    /// The next worker to ask, except the numbers in `tried`.
     pub(super) fn pick(&self, tried: &[u32]) -> Option<Arc<Member>> {
         // Relaxed: a switch is told by `changes`.
         let generation = self.generation.load(Ordering::Relaxed);
@@ -76,13 +76,13 @@ impl Shared {
             .cloned()
     }
 
-    /// Whether somebody is there who is none of `tried`.
+    /// Whether a worker is connected that is not in `tried`.
     pub(super) fn has_other(&self, tried: &[u32]) -> bool {
         self.pick(tried).is_some()
     }
 
-    /// A connection to who is asked next, as soon as somebody is there who is none of `tried`; none when it has taken too
-    /// long, or `far` is lost.
+    /// Connects to the next worker, except the numbers in `tried`, and waits until one is there; `None` if that takes
+    /// too long, or `far` is lost.
     pub(super) async fn reach(&self, far: &Far, tried: &[u32]) -> Option<(Busy, UnixStream)> {
         let mut changes = self.changes.subscribe();
         let reach = async {
@@ -93,12 +93,12 @@ impl Shared {
                 };
                 match UnixStream::connect(&busy.member().path).await {
                     Ok(socket) => return Some((busy, socket)),
-                    // Known here before it is where signs of life are asked for.
+                    // This is noticed here before the control connection ends.
                     Err(error) if matches!(error.kind(), ConnectionRefused | NotFound) => {
                         busy.member().leave();
                         self.changed();
                     }
-                    // As many as may wait there already do, or this process has too many descriptors.
+                    // The worker's backlog is full, or this process has too many descriptors.
                     Err(_) => sleep(PAUSE).await,
                 }
             }

@@ -1,4 +1,4 @@
-//! One connection between the edge and a worker process: messages out of a buffer and into another.
+//! One connection between the edge and a worker process: messages, and a buffer each way.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,20 +11,20 @@ use super::message::{LONGEST, Message, PIECE, PREFIX};
 use crate::error::{Code, Error, Result};
 use crate::sync::{Mutex, lock};
 
-/// What is written leaves by [`Wire::write`], for which one task has the time.
+/// A connection. One task sends what was written, by [`Wire::write`].
 #[derive(Debug)]
 pub(super) struct Wire {
     socket: UnixStream,
-    /// Read, and not yet taken.
+    /// Bytes that were read and not yet taken.
     held: Mutex<Vec<u8>>,
     out: Mutex<Vec<u8>>,
     leaving: Mutex<Leaving>,
     filled: Notify,
-    /// Nothing more will be said: what was is still sent.
+    /// No more messages will be written; the buffered ones are still sent.
     ended: AtomicBool,
 }
 
-/// What is being written, and how much of it the socket has taken.
+/// Bytes that are being sent, and how many of them the socket has taken.
 #[derive(Debug, Default)]
 struct Leaving {
     bytes: Vec<u8>,
@@ -37,13 +37,13 @@ impl Wire {
         Self { socket, held, out, leaving, filled: Notify::new(), ended: AtomicBool::new(false) }
     }
 
-    /// Says `message`. Whoever sends much keeps to what was granted: nothing is refused here.
+    /// Writes `message` to the buffer, without a limit: flows are limited by their credit.
     pub(super) fn send(&self, message: &Message<'_>) {
         message.encode(&mut lock(&self.out));
         self.filled.notify_one();
     }
 
-    /// As [`Wire::send`], in pieces that a message may have; `cut` makes one of a piece.
+    /// Writes `bytes` in messages of at most one piece each, made by `cut`.
     pub(super) fn send_pieces<'a>(&self, bytes: &'a [u8], cut: impl Fn(&'a [u8]) -> Message<'a>) {
         let mut out = lock(&self.out);
         for piece in bytes.chunks(PIECE) {
@@ -53,23 +53,22 @@ impl Wire {
         self.filled.notify_one();
     }
 
-    /// Has [`Wire::write`] end behind what was said.
+    /// Ends [`Wire::write`] after the messages so far.
     pub(super) fn end(&self) {
-        // Release: whoever reads it in `write` finds what was said before.
+        // Release, with the acquire in `write`, which then finds all messages.
         self.ended.store(true, Ordering::Release);
         self.filled.notify_one();
     }
 
-    /// Writes what is said, until all has been and [`Wire::end`] was called.
+    /// Sends messages, until [`Wire::end`] was called and all are sent.
     ///
     /// # Errors
     /// The other side is gone.
     ///
-    /// # Cancellation
-    /// What has not been taken is kept for the next call.
+    /// # Cancellation What the socket has not taken is kept for the next call.
     pub(super) async fn write(&self) -> Result<()> {
         loop {
-            // Acquire: of `end`.
+            // Acquire, with the release in `end`.
             let ended = self.ended.load(Ordering::Acquire);
             match self.write_some() {
                 Ok(true) => {}
@@ -83,20 +82,20 @@ impl Wire {
         }
     }
 
-    /// As [`Wire::write`], beside [`Wire::read`], which alone says when it is over: what the other side has said last stands
-    /// before its end, and a write finds that end first.
+    /// As [`Wire::write`], but never ready: for use beside [`Wire::read`], which ends after the last message of the other
+    /// side, while a write may fail before it.
     pub(super) async fn write_on<T>(&self) -> T {
         let _ = self.write().await;
         std::future::pending().await
     }
 
-    /// Writes what the socket takes; false if there is nothing to write.
+    /// Sends what the socket takes; false if there is nothing to send.
     fn write_some(&self) -> io::Result<bool> {
         let mut leaving = lock(&self.leaving);
         let Leaving { bytes, taken } = &mut *leaving;
         if *taken == bytes.len() {
             bytes.clear();
-            // One long body does not keep its room for the small answers behind it.
+            // A long body does not keep its memory for the small answers after it.
             bytes.shrink_to(PIECE);
             *taken = 0;
             std::mem::swap(&mut *lock(&self.out), bytes);
@@ -108,11 +107,11 @@ impl Wire {
         Ok(true)
     }
 
-    /// Reads messages and gives each to `take`, until that returns something, which is returned. `pause` is called when
-    /// there is no more to read at once.
+    /// Reads messages and gives each to `take`, until that returns a value, which is returned. `pause` is called before
+    /// each wait.
     ///
     /// # Errors
-    /// The other side is gone, says what is no message, or one that is too long; or `take` fails.
+    /// The other side is gone, or a message is malformed or too long, or `take` fails.
     pub(super) async fn read<T>(
         &self,
         mut take: impl FnMut(Message<'_>) -> Result<Option<T>>,
@@ -124,7 +123,7 @@ impl Wire {
             while let Some((kind, body)) = split(&buffer[start..])? {
                 start += PREFIX + body.len();
                 if let Some(result) = take(Message::decode(kind, body)?)? {
-                    // What follows is for whoever reads on.
+                    // The rest is for the next call.
                     *lock(&self.held) = buffer.split_off(start);
                     return Ok(result);
                 }
@@ -147,7 +146,7 @@ impl Wire {
     }
 }
 
-/// The first message of `bytes`, if all of it is there.
+/// The kind and the body of the first message in `bytes`, if all of it is there.
 fn split(bytes: &[u8]) -> Result<Option<(u8, &[u8])>> {
     let Some((prefix, rest)) = bytes.split_first_chunk::<PREFIX>() else { return Ok(None) };
     let [a, b, c, d, kind] = *prefix;

@@ -1,4 +1,4 @@
-//! The side of a worker process: takes requests that the edge hands on, and offers them to the application.
+//! The state of a worker process: what all of its connections to the edge share.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -20,31 +20,32 @@ use crate::inspect::Report;
 use crate::stream::{Ending, Stream};
 use crate::sync::{Arc, Mutex, lock};
 
-/// What the edge sends for a worker, which waits to hear of its end.
+/// The end of a body that the edge sends for a worker, which waits to be told of it.
 #[derive(Debug)]
 pub(super) struct Awaited {
     pub(super) completion: Completion,
-    /// Of what was fetched, and the reader that keeps it open.
+    /// The flow that was fetched, and the reader that keeps it open.
     pub(super) fetched: Option<(Arrivals, Stream)>,
 }
 
-/// What all connections of a worker share.
+/// The state of a worker process.
 #[derive(Debug)]
 pub struct Worker {
     pub(super) supplies: Supplies,
     pub(super) queue: Queue,
-    /// The process that alone may connect.
+    /// The only process that may connect.
     pub(super) parent: i32,
     pub(super) drain: Drain,
     awaited: Mutex<HashMap<u64, Awaited>>,
-    /// Who hears what the edge has seen of what was fetched.
+    /// The waiters for the edge's inspection reports.
     expected: Mutex<HashMap<u64, oneshot::Sender<Report>>>,
     next: AtomicU64,
     pub(super) lines: Arc<Lines>,
 }
 
 impl Worker {
-    /// A worker of the process `parent`, whose requests go to `queue`. `lines` are for what belongs to none.
+    /// A worker of the process `parent`, whose requests go to `queue`. `lines` are for tasks that belong to
+    /// no request.
     pub fn new(supplies: Supplies, queue: Queue, parent: i32, lines: Arc<Lines>) -> Self {
         Self {
             supplies,
@@ -79,15 +80,15 @@ impl Worker {
         self.drain.is_idle(waker)
     }
 
-    /// The edge will say what becomes of something.
+    /// Registers what is told of the end that the edge will report by `ticket`.
     pub(super) fn await_end(&self, ticket: u64, awaited: Awaited) {
         let previous = lock(&self.awaited).insert(ticket, awaited);
         drop(previous);
     }
 
-    /// The edge will say what it has seen of something, by the number that is returned.
+    /// Registers a waiter for a report of the edge; returns its number.
     pub(super) fn expect(&self, seen: oneshot::Sender<Report>) -> u64 {
-        // Relaxed: a number that nobody else has.
+        // Relaxed: the number alone counts.
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
         lock(&self.expected).insert(ticket, seen);
         ticket
@@ -96,7 +97,7 @@ impl Worker {
     pub(super) fn seen(&self, ticket: u64, report: Option<Report>) {
         let seen = lock(&self.expected).remove(&ticket);
         if let Some((seen, report)) = seen.zip(report) {
-            // Who wanted to hear it may have gone.
+            // The waiter may have gone.
             let _ = seen.send(report);
         }
     }
@@ -105,7 +106,7 @@ impl Worker {
         let Some(Awaited { completion, fetched }) = lock(&self.awaited).remove(&ticket) else { return };
         let Some((arrivals, stream)) = fetched else { return completion.tell(outcome) };
         let ending = Ending { body: body.unwrap_or_default(), trailers: Vec::new() };
-        // Remembered where the handler may look, and then told.
+        // The reader gets the end first, and then the completion is told.
         if let Err(lost) = arrivals.send(Arrival::Over(outcome, ending, completion, stream)) {
             if let Arrival::Over(outcome, _, completion, _) = lost.0 {
                 completion.tell(outcome);
@@ -114,7 +115,8 @@ impl Worker {
     }
 }
 
-/// Gives the signs that the edge asks for, and hears how things have ended there.
+/// Serves the control connection: gives the signs of life that the edge asks for, and hears of
+/// ends.
 pub(super) async fn home(worker: &Worker, wire: &Plain<Wire>) {
     worker.lines.open(wire);
     let heard = Plain::downgrade(wire);

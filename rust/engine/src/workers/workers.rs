@@ -1,4 +1,4 @@
-//! The worker processes, as the edge knows them: who is there, who is asked next, and what is told of them.
+//! The worker processes of a site, as the edge sees them.
 
 use std::cmp::Ordering as Order;
 use std::path::PathBuf;
@@ -25,11 +25,11 @@ use crate::error::Code;
 use crate::runtime::Threads;
 use crate::sync::{Arc, lock};
 
-/// How often a worker is asked for a sign of life. Arbitrary: half a second is what a worker that hangs may get more than
-/// its share for, and two wake-ups a second are nothing.
+/// How often a worker is asked for a sign of life. Arbitrary: a worker that hangs gets too many requests for half a
+/// second, and two wake-ups a second cost nothing.
 const ASK: Duration = Duration::from_millis(500);
 
-/// Hands requests on, on the threads of their clients, as long as a worker is there.
+/// Sends requests to workers, on the threads of their clients, while a worker is connected.
 async fn dispatch(shared: Arc<Shared>, bell: Plain<Bell>) {
     let mut changes = shared.changes.subscribe();
     // Relaxed: told by `changes`.
@@ -46,7 +46,7 @@ async fn dispatch(shared: Arc<Shared>, bell: Plain<Bell>) {
     }
 }
 
-/// Rings when requests wait.
+/// Wakes `dispatch` when requests wait.
 #[derive(Debug, Default)]
 struct Bell(Notify);
 
@@ -63,7 +63,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Workers that answer the requests of `queue`. There are none yet.
+    /// The workers that answer the requests of `queue`. There is no worker yet.
     pub fn new(supplies: Supplies, queue: &Queue, threads: &Arc<Threads>) -> Self {
         let shared = Arc::new(Shared::new(supplies, queue.clone(), Arc::clone(threads)));
         let bell = Plain::new(Bell::default());
@@ -73,8 +73,7 @@ impl Workers {
         Self { shared }
     }
 
-    /// Reaches a worker that listens at `path`, and tells of it by a notice. It gets requests while its generation is the one that
-    /// does.
+    /// Connects to a worker that listens at `path`; the result is a notice. It gets requests while its generation serves.
     pub fn add(&self, number: u32, generation: u32, path: PathBuf) {
         let member = Arc::new(Member::new(number, generation, path, &self.shared.notices));
         lock(&self.shared.members).push(Arc::clone(&member));
@@ -82,7 +81,7 @@ impl Workers {
         self.shared.threads.spawn(0, move || home(shared, member));
     }
 
-    /// From now on requests go to the workers of this generation.
+    /// Sends requests to the workers of this generation from now on.
     pub fn switch(&self, generation: u32) {
         // Relaxed: told by `changes`.
         self.shared.generation.store(generation, Ordering::Relaxed);
@@ -97,7 +96,7 @@ impl Workers {
         }
     }
 
-    /// A worker is gone.
+    /// Removes a worker that is gone.
     pub fn remove(&self, number: u32) {
         let gone: Vec<_> = {
             let mut members = lock(&self.shared.members);
@@ -112,7 +111,7 @@ impl Workers {
         self.shared.changed();
     }
 
-    /// Requests that a worker has.
+    /// The number of requests that a worker has.
     pub fn busy(&self, number: u32) -> usize {
         let members = lock(&self.shared.members);
         // Relaxed: a figure.
@@ -123,7 +122,7 @@ impl Workers {
             .sum()
     }
 
-    /// Takes note that `count` workers were started in the place of others.
+    /// Counts workers that were started in the place of others.
     pub fn restarted(&self, restart: Restart, count: u64) {
         self.shared.counts.restarts(restart, count);
     }
@@ -133,7 +132,7 @@ impl Workers {
         self.shared.queue.is_same(queue)
     }
 
-    /// What they are doing.
+    /// A snapshot.
     pub fn stats(&self) -> WorkersStats {
         // Relaxed: a figure.
         let generation = self.shared.generation.load(Ordering::Relaxed);
@@ -165,17 +164,17 @@ impl Workers {
         stats
     }
 
-    /// Names who is woken when there is something to be told; none to be told no more.
+    /// Sets the waker that is woken when there are notices; `None` removes it.
     pub fn listen(&self, waker: Option<Waker>) {
         self.shared.notices.listen(waker);
     }
 
-    /// What there is to be told.
+    /// Takes the notices.
     pub fn take_notices(&self) -> Vec<Notice> {
         self.shared.notices.take()
     }
 
-    /// Lets go of all workers; nothing is told any more.
+    /// Drops all workers and notices.
     pub fn close(&self) {
         self.shared.notices.listen(None);
         // Relaxed: told by `changes`.
@@ -195,7 +194,7 @@ impl Drop for Workers {
     }
 }
 
-/// Asks a worker for signs of life, and tells it how things have ended, until it is gone.
+/// Runs the control connection of a worker, until the worker is removed.
 async fn home(shared: Arc<Shared>, member: Arc<Member>) {
     let Some(wire) = reach(&shared, &member).await else { return };
     let read = wire.read(

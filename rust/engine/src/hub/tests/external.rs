@@ -88,7 +88,7 @@ fn an_end_ends_the_topic_and_what_follows_is_another_one() {
     assert!(hub.interrupt("a", Id::default()).unwrap());
     assert_eq!(hub.take("a", &[published(5, "new")]).unwrap().unwrap().count, 1);
     assert!(!hub.topic_stats("a").unwrap().is_finished);
-    assert_eq!(text(&hub), "id: 5-0\ndata: new\n\n", "and nobody had to be told");
+    assert_eq!(text(&hub), "id: 5-0\ndata: new\n\n", "without a gap event");
     assert_eq!(resume(&hub, "25-0").1, Resumption::Gap);
     let hub = Hub::new(pool(4), CONFIG);
     hub.topic("a", true).unwrap();

@@ -243,7 +243,7 @@ fn where_the_hub_is_full_the_oldest_of_the_topic_leaves_and_then_nothing_is_take
     assert_eq!((one.first(), one.tail()), (0, 2), "another topic's history stays");
     one.append(id(3), &event, now).unwrap();
     assert_eq!((one.first(), one.tail(), one.floor()), (1, 3, id(1)));
-    // What somebody is being sent is not given back by leaving.
+    // Bytes that are being sent are still taken after their event was dropped.
     let Found::Run(held) = one.read(1, true, false) else { panic!("there is something") };
     let Found::Run(more) = one.read(held.next, true, false) else { panic!("there is something") };
     assert_eq!(one.append(id(4), &event, now).unwrap_err().code(), Code::PoolFull);

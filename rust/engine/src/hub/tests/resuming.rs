@@ -37,7 +37,7 @@ fn who_comes_back_goes_on_behind_what_it_had_or_is_told_of_a_gap() {
         ("5-0", 1, Resumption::Gap, "the beginning of the topic, of which something has left"),
         ("25-0", 1, Resumption::Gap, "no event of this topic"),
         ("41-0", 1, Resumption::Gap, "in the future"),
-        ("x", 1, Resumption::Gap, "no id of anybody's"),
+        ("x", 1, Resumption::Gap, "no id at all"),
         ("040-0", 1, Resumption::Gap, "another text is another id"),
     ];
     for (after, place, resumption, why) in cases {

@@ -1,9 +1,9 @@
 //! The subscribers of one topic on one engine thread, and the one task that follows the topic for all of them.
 //!
-//! A publisher wakes the task once, and the task writes the event to each subscriber that has had all before: a system
-//! call each, and no task of a connection is woken. One whose socket does not take all of it is left to its connection's
-//! task, with the rest. The task has the one timer, too. Made with the first subscriber, ended with the last. Everything here
-//! happens on one engine thread, so that between two waits no other task writes to these connections; the lock is for the
+//! A publisher wakes the task once. The task writes the event to each subscriber that has received all events before it:
+//! one system call each, and no task of a connection is woken. If a socket does not take all of it, the connection's own
+//! task writes the rest. The row has one timer. It begins with the first subscriber and ends with the last. Everything here
+//! runs on one engine thread, so that between two waits no other task writes to these connections; the lock is for the
 //! compiler.
 
 use std::future::poll_fn;
@@ -21,7 +21,8 @@ use crate::net::{Connection, Watch};
 use crate::runtime::from_afar;
 use crate::sync::{Arc, Mutex, lock};
 
-/// Seats that are served before the thread turns to its other tasks: some 0.4 ms, and a row may have ten thousand.
+/// Subscribers that are served before other tasks of the thread get their turn: some 0.4 ms; a row may have ten
+/// thousand.
 const AT_ONCE: usize = 64;
 
 /// The rows of a topic, one for each engine thread that has subscribers of it.
@@ -42,11 +43,11 @@ pub(in crate::hub) struct Seat {
     number: usize,
 }
 
-/// What there is to be done.
+/// The next task of a row.
 enum Task {
     /// The topic has changed.
     Follow(Mark),
-    /// The time has come for something.
+    /// A timer is due.
     Look,
 }
 
@@ -77,8 +78,8 @@ impl Row {
         row
     }
 
-    /// Gives some of the seats `run`, which begins at the event `from`; none if they are to look themselves. False: there are
-    /// no more seats.
+    /// Writes `run`, which begins at the event `from`, to some of the subscribers. Without a run their tasks are woken.
+    /// Returns whether there are more subscribers.
     fn serve_some(&self, seats: Range<usize>, from: u64, run: Option<&Run>) -> bool {
         let mut served = 0;
         let now = Instant::now();
@@ -89,7 +90,7 @@ impl Row {
         !is_last
     }
 
-    /// Does what is due for some of the seats. False: there are no more.
+    /// Runs the timers of some of the subscribers. Returns whether there are more.
     fn look_at_some(&self, seats: Range<usize>) -> bool {
         !lock(&self.seats).look(seats, Instant::now())
     }
@@ -102,17 +103,18 @@ impl Drop for Row {
 }
 
 impl Seat {
-    /// Has the task woken when there is more than what had been read by now.
+    /// Registers the task of `context` for the next event.
     pub(in crate::hub) fn wait(&self, context: &Context<'_>) {
         lock(&self.row.seats).place(self.number).wait(context.waker());
     }
 
-    /// All up to the event `next` is with the kernel, and there is no more: the row may write what comes.
+    /// The kernel has taken all events before `next`, and there are no more: the row writes the following
+    /// ones.
     pub(in crate::hub) fn rest(&self, next: u64) {
         lock(&self.row.seats).rest(self.number, next);
     }
 
-    /// The task goes on itself.
+    /// The subscriber's own task goes on.
     pub(in crate::hub) fn take_over(&self) -> Turn {
         lock(&self.row.seats).place(self.number).take_over()
     }
@@ -129,7 +131,7 @@ impl Drop for Seat {
     }
 }
 
-/// Follows `topic` for a row, as long as that has seats.
+/// Follows `topic` for a row, while it has subscribers.
 async fn serve(topic: Arc<Topic>, row: Weak<Row>, follower: u64, mut seen: Mark) {
     let (mut waker, mut armed, mut alarm) = (None, None, Watch::default());
     // The number of the event that comes next.
@@ -164,13 +166,13 @@ async fn serve(topic: Arc<Topic>, row: Weak<Row>, follower: u64, mut seen: Mark)
     }
 }
 
-/// Gives the row what there is from the event `next` on, and returns the number of the one behind. `ends`: the topic has
-/// come to another phase.
+/// Writes the events from `next` on to the row, and returns the number of the next one. `ends`: the phase of the topic
+/// has changed.
 async fn follow(topic: &Topic, row: &Weak<Row>, mut next: u64, mut ends: bool) -> u64 {
     loop {
         let run = match topic.read(next, true, false).0 {
             Found::Run(run) => Some(run),
-            // What has left before it came here each subscriber deals with itself, and so it does with the end.
+            // Each subscriber's own task deals with dropped events, and with the end.
             Found::Evicted => None,
             Found::Nothing if ends => None,
             Found::Nothing => return next,
@@ -181,7 +183,8 @@ async fn follow(topic: &Topic, row: &Weak<Row>, mut next: u64, mut ends: bool) -
     }
 }
 
-/// Has `work` done with all seats of a row, some at a time; it says whether there are more.
+/// Calls `work` with all subscribers of a row, some at a time, while it returns that there are
+/// more.
 async fn in_turns(row: &Weak<Row>, mut work: impl FnMut(&Row, Range<usize>) -> bool) {
     let mut first = 0;
     while row.upgrade().is_some_and(|row| work(&row, first..first + AT_ONCE)) {

@@ -1,5 +1,4 @@
-//! What a row knows of each of its subscribers, one small entry each in a flat list: who has had all, where to write to, and
-//! when something is due.
+//! The subscribers of a row, each a small entry in a flat list: what it has received, its connection, and its timers.
 
 use std::ops::Range;
 use std::task::Waker;
@@ -14,27 +13,27 @@ use super::super::log::{Name, Run};
 use crate::net::{Connection, Payload, shortened};
 use crate::sync::Arc;
 
-/// When something is due for a subscriber.
+/// The timers of a subscriber.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::hub) struct Times {
-    /// How long nothing may be sent.
+    /// The time without an event after which a heartbeat is sent.
     pub(in crate::hub) heartbeat: Option<Duration>,
-    /// How long the response may go on.
+    /// The time after which the response ends.
     pub(in crate::hub) most: Option<Duration>,
 }
 
-/// What a row has for a subscriber whose task goes on itself.
+/// The state that a row gives to a subscriber's own task.
 #[derive(Debug)]
 pub(in crate::hub) struct Turn {
-    /// The number of its next event, if the row may have written meanwhile.
+    /// The number of its next event, if the row may have written since.
     pub(in crate::hub) place: Option<u64>,
-    /// What the last event is called that the row has written, if it has written any.
+    /// The name of the last event that the row has written, if any.
     pub(in crate::hub) last: Option<Name>,
-    /// What is left of that.
+    /// The rest of a partial write.
     pub(in crate::hub) rest: Option<Box<Rest>>,
     /// A heartbeat is due.
     pub(in crate::hub) beats: bool,
-    /// Its time is over.
+    /// Its time has expired.
     pub(in crate::hub) ends: bool,
 }
 
@@ -44,48 +43,48 @@ pub(super) struct Seats {
     places: Slab<Place>,
     /// Above the highest number of a seat so far.
     end: usize,
-    /// Nothing is due before, and who has the timer for it.
+    /// The time of the next timer, and the task that waits for it.
     due: Option<Instant>,
     alarm: Option<Waker>,
 }
 
-/// What is known of a subscriber.
+/// A subscriber.
 #[derive(Debug, Default)]
 pub(super) struct Place {
     /// The number of the event that it gets next, while it is idle.
     next: u64,
-    /// It has had all that there was, and all of it is with the kernel.
+    /// It has received all events, and the kernel has taken them.
     is_idle: bool,
-    /// What its task is to be told.
+    /// A heartbeat is due, or its time has expired: for its task.
     beats: bool,
     ends: bool,
-    /// Where to write to while it is idle. None: its task has to be woken.
+    /// The connection to write to while it is idle. `None`: its task is woken instead.
     connection: Option<Arc<Connection>>,
-    /// What the last event is called that was written here; the log may not have it any more when it is asked for.
+    /// The name of the last event that was written here; the log may have dropped it when it is needed.
     last: Option<Name>,
-    /// Its task, while that waits.
+    /// The waker of its task, while that waits.
     waker: Option<Waker>,
-    /// Bytes that were written here.
+    /// Bytes that the row has written.
     written: u64,
     rest: Option<Box<Rest>>,
     clock: Option<Box<Schedule>>,
 }
 
-/// When something is due, for one for whom something ever is.
+/// The timers of a subscriber that has some.
 #[derive(Debug)]
 struct Schedule {
-    /// How long it may be sent nothing.
+    /// See [`Times`].
     heartbeat: Option<Duration>,
-    /// When it was sent something.
+    /// The time of the last write.
     sent_at: Instant,
     ends_at: Option<Instant>,
 }
 
-/// What the socket did not take.
+/// The rest of a write that the socket did not take.
 #[derive(Debug)]
 pub(in crate::hub) struct Rest {
     pub(in crate::hub) bytes: Payload,
-    /// Of the hub's memory.
+    /// Its charge to the hub's memory.
     pub(in crate::hub) charge: Option<Arc<Charge>>,
 }
 
@@ -112,7 +111,7 @@ impl Seats {
         &mut self.places[number]
     }
 
-    /// A subscriber has had all up to the event `next`.
+    /// A subscriber has received all events before `next`.
     pub(super) fn rest(&mut self, number: usize, next: u64) {
         let place = &mut self.places[number];
         (place.next, place.is_idle) = (next, true);
@@ -123,7 +122,7 @@ impl Seats {
         self.hasten(due);
     }
 
-    /// Calls `work` with some of the places; whether these are the last.
+    /// Calls `work` with some of the subscribers; returns whether they are the last.
     pub(super) fn each(&mut self, seats: Range<usize>, mut work: impl FnMut(&mut Place)) -> bool {
         for number in seats.start..seats.end.min(self.end) {
             if let Some(place) = self.places.get_mut(number) {
@@ -133,7 +132,7 @@ impl Seats {
         self.end < seats.end
     }
 
-    /// Before when nothing is due. The caller is woken when that becomes earlier.
+    /// The time of the next timer. The caller is woken when it becomes earlier.
     pub(super) fn due(&mut self, alarm: &Waker) -> Option<Instant> {
         if !self.alarm.as_ref().is_some_and(|known| known.will_wake(alarm)) {
             self.alarm = Some(alarm.clone());
@@ -141,9 +140,9 @@ impl Seats {
         self.due
     }
 
-    /// Does what is due for some of the places; whether these are the last.
+    /// Runs the timers of some of the subscribers; returns whether they are the last.
     pub(super) fn look(&mut self, seats: Range<usize>, now: Instant) -> bool {
-        // What is found from the first on says when the next look is due.
+        // A round from the first subscriber on finds the time of the next one.
         let mut due = self.due.filter(|_| seats.start > 0);
         let is_last = self.each(seats, |place| {
             place.look(now);
@@ -169,7 +168,8 @@ fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
 }
 
 impl Place {
-    /// Whether it was given `run`, which begins at the event `from`. None: it is to look itself.
+    /// Writes `run`, which begins at the event `from`, and returns whether it did. Without a run,
+    /// its task is woken to read the log.
     pub(super) fn serve(&mut self, from: u64, run: Option<&Run>, now: Instant) -> bool {
         match run {
             Some(run) if self.is_idle && self.next == from && self.connection.is_some() => {
@@ -181,7 +181,7 @@ impl Place {
                 });
                 true
             }
-            // It has been faster than its row.
+            // Its own task has already sent these.
             Some(run) if self.is_idle && self.next >= run.next => false,
             _ => {
                 self.wake();
@@ -190,7 +190,7 @@ impl Place {
         }
     }
 
-    /// Has its task told when something is to be written, or by `waker`.
+    /// Registers the waker of its task.
     pub(super) fn wait(&mut self, waker: &Waker) {
         if !self.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
             self.waker = Some(waker.clone());
@@ -199,7 +199,7 @@ impl Place {
 
     pub(super) fn take_over(&mut self) -> Turn {
         let rest = self.rest.take();
-        // Unless it waits again, its connection tells it when to go on.
+        // Its connection wakes it, unless it waits here again.
         self.waker = None;
         let was_idle = std::mem::replace(&mut self.is_idle, false);
         Turn {
@@ -235,7 +235,7 @@ impl Place {
         }
     }
 
-    /// When it is to be sent something, if it is idle until then.
+    /// The time of its heartbeat, if it is idle until then.
     fn beat_at(&self) -> Option<Instant> {
         let clock = self.clock.as_ref().filter(|_| self.is_idle)?;
         Some(clock.sent_at + clock.heartbeat?)
@@ -245,10 +245,10 @@ impl Place {
         earlier(self.beat_at(), self.clock.as_ref().and_then(|clock| clock.ends_at))
     }
 
-    /// Writes what the socket takes; the rest is the task's.
+    /// Writes what the socket takes, and leaves the rest to the task.
     fn write(&mut self, bytes: &[u8], now: Instant, rest: impl FnOnce(usize) -> Rest) {
         let Some(connection) = &self.connection else { return };
-        // What is wrong with the socket is met again by the task that writes the rest, and told there.
+        // An error of the socket is reported by the task, which meets it when it writes the rest.
         let taken = connection.write_now(bytes).unwrap_or(0);
         self.written += taken as u64;
         if let Some(clock) = &mut self.clock {

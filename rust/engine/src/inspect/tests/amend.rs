@@ -97,7 +97,7 @@ fn an_amendment_is_an_object() {
     }
 }
 
-/// What becomes of a parsed request, in the plainest way.
+/// The result for a parsed request, in the simplest way.
 fn merged(old: &Map<String, Value>, new: &Map<String, Value>, insists: bool) -> Map<String, Value> {
     let mut merged = old.clone();
     for (name, value) in new {

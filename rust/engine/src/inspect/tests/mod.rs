@@ -18,7 +18,7 @@ thread_local! {
     static POOL: Pool = Pool::new(config(32 * REGION)).unwrap();
 }
 
-/// What is looked for where nobody says otherwise; as in the settings of Python.
+/// The default paths, as in the settings of Python.
 fn paths() -> Vec<Path> {
     let path = |names: &[&str], is_final| Path {
         names: names.iter().map(|name| (*name).to_owned()).collect(),

@@ -46,7 +46,7 @@ pub(super) fn least_loaded<'a>(candidates: impl Iterator<Item = Candidate<'a>>) 
     let mut best: Option<(f64, usize, &mut f64)> = None;
     for (place, candidate) in candidates.enumerate() {
         latest = latest.max(*candidate.credit);
-        #[expect(clippy::cast_precision_loss, reason = "nobody has 2^52 requests under way")]
+        #[expect(clippy::cast_precision_loss, reason = "there are fewer than 2^52 requests under way")]
         let load = (candidate.load as f64 + 1.0) / candidate.weight;
         let is_better = best.as_ref().is_none_or(|(least, _, credit)| {
             load.total_cmp(least).then(candidate.credit.total_cmp(credit)).is_lt()

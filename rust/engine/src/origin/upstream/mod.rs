@@ -218,7 +218,7 @@ impl Upstream {
         }
     }
 
-    /// A request has had its answer after so long, whoever gave it.
+    /// Notes the time up to the answer to a request, from any origin.
     fn note_latency(&self, took: Duration) {
         if matches!(self.policy.retries.hedge, Some(Hedge::Percentile(_))) {
             self.state().latencies.record(took);
@@ -253,7 +253,7 @@ impl State {
         // Too few would have to bear it all.
         let panics = available * 100 < regular * policy.health.panic_percent as usize;
         let well = |seat: &Seat| panics || seat.health.is_available(now);
-        // Those that are well, then backups, then whoever there is: one that is ejected may have come back.
+        // Healthy origins, then backups, then any: an ejected one may have come back.
         let tiers: [&dyn Fn(&Seat) -> bool; 3] = [
             &|seat| !seat.member.backup && well(seat),
             &|seat| seat.member.backup && seat.health.is_available(now),

@@ -31,14 +31,14 @@ pub enum Balance {
     Hash(HashKey),
 }
 
-/// What of a request decides where it goes.
+/// The part of a request that decides its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HashKey {
     /// The path, without a query.
     Path,
     /// The path and the query.
     Target,
-    /// The field of this name; the path where there is none.
+    /// The field of this name; the path if the request has no such field.
     Field(String),
 }
 

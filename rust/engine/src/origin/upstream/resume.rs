@@ -1,9 +1,9 @@
 //! Goes on with a body that broke off: asks another origin for the rest of the same bytes.
 //!
-//! Only where a strong entity tag says that they are the same (RFC 9110, section 8.8.1), and it is known at which byte the
-//! body stands. The rest is asked for by Range under If-Range, and taken only from a 206 of the same tag that begins where
-//! the first answer broke off and ends where that would have. The invariant: whoever reads gets the bytes of one
-//! representation, each once and in order, or an error.
+//! Only if a strong entity tag shows that they are the same (RFC 9110, section 8.8.1), and the position in the body is
+//! known. The rest is requested by Range with If-Range, and accepted only from a 206 of the same tag that begins where the
+//! first answer broke off and has the same end. The invariant: the reader gets the bytes of one representation, each once
+//! and in order, or an error.
 
 use std::fmt;
 use std::pin::Pin;
@@ -139,7 +139,7 @@ impl Resume {
             return false;
         }
         if self.at > self.stands {
-            // It has got on: those who failed before may be asked again.
+            // There was progress: origins that failed before may be asked again.
             self.tried.clear();
             self.stands = self.at;
         }
@@ -157,7 +157,7 @@ impl Resume {
     /// Ready when the rest comes.
     ///
     /// # Errors
-    /// What the body broke off with, if nobody has the rest.
+    /// The error of the body, if no origin has the rest.
     pub(in crate::origin) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Resumed>> {
         let Some(asking) = &mut self.asking else { return Poll::Pending };
         let resumed = ready!(asking.as_mut().poll(context));

@@ -34,7 +34,7 @@ pub struct MemberStats {
     pub active: usize,
     /// Requests sent to it.
     pub requests: u64,
-    /// Those that it has failed.
+    /// Requests that it has failed.
     pub failures: u64,
     /// How long it stays ejected.
     pub ejected: Option<Duration>,
@@ -66,7 +66,7 @@ impl Seat {
         self
     }
 
-    /// Whether it may have another request, and is none of those that were `tried`.
+    /// Whether it may have another request, and was not `tried`.
     pub(super) fn is_open(&self, tried: &[u64]) -> bool {
         self.member.max_requests.is_none_or(|most| self.active < most) && !tried.contains(&self.id)
     }

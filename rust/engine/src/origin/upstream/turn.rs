@@ -9,8 +9,8 @@ use super::policy::Member;
 use crate::error::{Code, Kind, Source};
 use crate::sync::Arc;
 
-/// Counts as a request under way until it is dropped. Told how it went once at most; untold, it says nothing about the
-/// origin: a client that leaves is no failure of whoever serves it.
+/// Counts as a request under way until it is dropped. Its outcome is noted at most once; without one, it says nothing
+/// about the origin: a client that leaves is not the origin's failure.
 #[derive(Debug)]
 pub(in crate::origin) struct Turn {
     pub(in crate::origin) upstream: Arc<Upstream>,
@@ -40,7 +40,7 @@ impl Turn {
         }
     }
 
-    /// An error ends it, whoever is to blame.
+    /// It ends in an error, of the origin or not.
     pub(in crate::origin) fn end_in(&mut self, code: Code) {
         if is_of_origin(code) {
             self.fail();

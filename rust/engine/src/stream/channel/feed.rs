@@ -40,7 +40,7 @@ impl Feed {
     /// Ready when the source may be read.
     ///
     /// # Errors
-    /// `STREAM_CLOSED` when nobody will take what is read: the consumer left, or the stream has ended in an error.
+    /// `STREAM_CLOSED`: the consumer left, or the stream has ended in an error.
     pub fn poll_room(&self, context: &mut Context<'_>) -> Poll<Result<()>> {
         let consumer = {
             let mut queue = lock(&self.channel.queue);
@@ -131,7 +131,7 @@ impl Feed {
         wake(consumer);
     }
 
-    /// Appends payload. Waits only for pool room, where a frame has to be joined and there is none.
+    /// Appends payload. Waits only for room in the pool, if a frame has to be joined.
     ///
     /// # Errors
     /// What the framing makes of the bytes; the stream has then ended with it. `STREAM_CLOSED` as in
@@ -205,8 +205,8 @@ impl Feed {
         Some(Wanted { begun: cutter.pending(), missing, repeats: cutter.repeats() })
     }
 
-    /// Moves the beginning of the current frame to the front of `writer`, so that the rest can be read straight behind
-    /// it. Where that does not fit, because the framing has been changed meanwhile, nothing is moved.
+    /// Moves the beginning of the current frame to the front of `writer`, so that the rest is read right after it. If
+    /// it does not fit, because the framing was changed meanwhile, nothing is moved.
     pub fn carry(&self, writer: &mut Writer) {
         let mut cutter = lock(&self.channel.cutter);
         if cutter.wants().is_some() && cutter.pending() <= writer.remaining() {
@@ -252,7 +252,7 @@ impl Feed {
 }
 
 fn gone() -> Error {
-    Code::StreamClosed.error("nobody reads this stream any more")
+    Code::StreamClosed.error("the reader of this stream has gone")
 }
 
 impl Drop for Feed {

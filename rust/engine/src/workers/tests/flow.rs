@@ -91,7 +91,7 @@ struct Crossing {
 }
 
 impl Crossing {
-    /// `begun`: something is granted before somebody reads.
+    /// `begun`: credit is granted before a reader reads.
     fn new(begun: bool) -> Self {
         let pool = Pool::new(config(4 * REGION)).unwrap();
         let meter = Arc::new(Meter::default());
@@ -160,7 +160,7 @@ impl Crossing {
 }
 
 async fn heard(from: &End, to: &End) -> Vec<Said> {
-    // Behind everybody who can go on.
+    // After all tasks that can go on.
     yield_now().await;
     from.wire.send(&Message::Ping);
     to.fenced.notified().await;
@@ -195,7 +195,7 @@ fn response_head() -> ResponseHead {
 #[test]
 fn no_more_is_sent_than_is_granted() {
     run(async {
-        // Of one whose other end grants nothing: nobody reads it.
+        // The other end grants nothing: it has no reader.
         let crossing = Crossing::new(false);
         for _ in 0..4 {
             crossing.push(&vec![1; PIECE]).await;
@@ -215,7 +215,7 @@ fn no_more_is_sent_than_is_granted() {
 #[test]
 fn more_than_was_granted_is_taken_for_a_lie() {
     run(async {
-        // Here nobody has granted what the sender takes for granted.
+        // The sender uses credit that was not granted.
         let crossing = Crossing::new(false);
         for _ in 0..8 {
             crossing.push(&vec![1; PIECE]).await;
@@ -340,7 +340,7 @@ fn a_reader_that_leaves_closes_the_source_that_may_not_send() {
     run(async {
         let crossing = Crossing::new(false);
         let Crossing { pool, meter, here, there, source, given, giving, stream, taking, .. } = crossing;
-        source.push(slice(&pool, b"for nobody")).await.unwrap();
+        source.push(slice(&pool, b"not read")).await.unwrap();
         drop(stream);
         taking.await.unwrap();
         giving.await.unwrap();

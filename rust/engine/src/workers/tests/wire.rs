@@ -52,7 +52,7 @@ proptest! {
     fn however_they_are_cut_the_same_messages_arrive(
         samples in vec(sample(), 1..6),
         pieces in vec(1..60_usize, 1..6),
-        // As whoever reads passes the connection on.
+        // The reader passes the connection on.
         parts in 1..4_usize,
     ) {
         run(async {
@@ -103,7 +103,7 @@ fn a_message_that_is_too_long_ends_the_connection_before_it_comes() {
         read.unwrap();
 
         far.write_all(&prefix(LONGEST + 1)).await.unwrap();
-        let read = wire.read(|_| -> crate::error::Result<Option<()>> { panic!("it is none") }, || {});
+        let read = wire.read(|_| -> crate::error::Result<Option<()>> { panic!("it is no message") }, || {});
         assert_eq!(read.await.unwrap_err().code(), Code::Internal);
     });
 }
