@@ -7,7 +7,7 @@ use std::sync::Arc as Plain;
 use std::time::Duration;
 
 use super::fetching::{Fetched, Fetching, Guest};
-use super::flow::{Credit, give_out};
+use super::flow::{Credit, send_flow};
 use super::member::Member;
 use super::message::{Message, Subscribe};
 use super::plan::Topics;
@@ -55,7 +55,7 @@ pub(super) async fn subscribe(
     let lease = leased.as_ref().map(|leased| leased.lease.clone());
     tokio::join!(
         pass_on(Arc::clone(&topics.hub), admitted, lease, feed),
-        give_out(Plain::new(stream), wire, flow, credit, None),
+        send_flow(Plain::new(stream), wire, flow, credit, None),
     );
 }
 

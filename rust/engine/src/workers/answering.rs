@@ -11,11 +11,11 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::codec::malformed;
 use super::edge::{Edge, Errand, Errands, Numbers};
-use super::flow::{Arrival, Arrivals, give_out};
+use super::flow::{Arrival, Arrivals, send_flow};
 use super::flows::Flows;
 use super::message::{Attached, FeedTopic, Fetch, FetchBody, Message, PIECE, Subscribe, TUNNEL, UNSENT};
 use super::wire::Wire;
-use super::worker::{Awaited, Worker, home};
+use super::worker::{AwaitedEnd, Worker, serve_control};
 use crate::app::{
     Attachment, Command, Content, Ends, File, Inspection, Loss, Near, Order, Over, Request, Source,
     Subscribing, link,
@@ -31,13 +31,13 @@ use crate::sync::{Arc, Mutex, lock};
 /// Serves a connection of the edge, by its first message.
 pub(super) async fn serve(worker: &Arc<Worker>, wire: Plain<Wire>, thread: usize) {
     enum First<'a> {
-        Home,
+        Control,
         Line(Box<Exchange>, Errands),
         Exchange(Box<Exchange>, Errands, Active<'a>),
     }
     let first = wire.read(
         |message| match message {
-            Message::Home => Ok(Some(First::Home)),
+            Message::Control => Ok(Some(First::Control)),
             Message::Line(number) => {
                 let errands = worker.lines.answer(number).ok_or_else(malformed)?;
                 let exchange = Exchange::new(worker, &wire, link().0, &errands);
@@ -73,8 +73,8 @@ pub(super) async fn serve(worker: &Arc<Worker>, wire: Plain<Wire>, thread: usize
         || {},
     );
     match first.await {
-        Ok(First::Home) => home(worker, &wire).await,
-        Ok(First::Line(exchange, errands)) => exchange.run_aside(errands).await,
+        Ok(First::Control) => serve_control(worker, &wire).await,
+        Ok(First::Line(exchange, errands)) => exchange.run_line(errands).await,
         Ok(First::Exchange(exchange, errands, _active)) => exchange.run(errands).await,
         Err(_) => {
             // The reason for the refusal is in the buffer.
@@ -129,22 +129,22 @@ impl Exchange {
     /// A reader of a flow of the edge.
     fn begin_flow(&self, flow: u32) -> Stream {
         let (feed, stream) = self.worker.supplies.stream();
-        self.take_in(flow, feed, true);
+        self.receive_flow(flow, feed, true);
         stream
     }
 
-    fn take_in(&self, flow: u32, feed: Feed, begun: bool) {
-        let taking = lock(&self.flows).take_in(&self.wire, flow, feed, begun);
+    fn receive_flow(&self, flow: u32, feed: Feed, begun: bool) {
+        let taking = lock(&self.flows).receive_flow(&self.wire, flow, feed, begun);
         lock(&self.taking).push(taking);
     }
 
-    fn give_out(&self, flow: u32, stream: Stream, tasks: &Mutex<JoinSet<()>>) {
-        let credit = lock(&self.flows).give_out(flow);
-        lock(tasks).spawn(give_out(Plain::new(stream), Plain::clone(&self.wire), flow, credit, None));
+    fn send_flow(&self, flow: u32, stream: Stream, tasks: &Mutex<JoinSet<()>>) {
+        let credit = lock(&self.flows).send_flow(flow);
+        lock(tasks).spawn(send_flow(Plain::new(stream), Plain::clone(&self.wire), flow, credit, None));
     }
 
     async fn run(self: Box<Self>, mut errands: Errands) {
-        let mut obedience = Obedience::default();
+        let mut outgoing = Outgoing::default();
         let result = {
             let read = self.wire.read(|message| self.hear(message), || {});
             let send = async {
@@ -152,7 +152,7 @@ impl Exchange {
                 std::future::pending().await
             };
             let obey = async {
-                let over = poll_fn(|context| obedience.poll(&self, context)).await;
+                let over = poll_fn(|context| outgoing.poll(&self, context)).await;
                 // The sending of attached flows goes on without the application.
                 let mut sending = std::mem::take(&mut *lock(&self.sending));
                 while over == Over::Left && sending.join_next().await.is_some() {}
@@ -180,7 +180,7 @@ impl Exchange {
     }
 
     /// Serves tasks that belong to no request, until all results have come.
-    async fn run_aside(self: Box<Self>, mut errands: Errands) {
+    async fn run_line(self: Box<Self>, mut errands: Errands) {
         let result = {
             let read = self.wire.read(|message| self.hear(message), || {});
             let work = async {
@@ -267,11 +267,11 @@ impl Exchange {
                 FetchBody::Bytes(last)
             }
             RequestBody::Stream { stream, length } => {
-                self.give_out(flow, stream, &self.uploads);
+                self.send_flow(flow, stream, &self.uploads);
                 if is_clients { FetchBody::Client(length) } else { FetchBody::Flow(length) }
             }
         };
-        self.take_in(flow, feed, false);
+        self.receive_flow(flow, feed, false);
         let fields = (*fields).clone();
         let inspection = inspection.map(|Inspection { amended, seen }| {
             let ticket = self.worker.expect(seen);
@@ -286,7 +286,7 @@ impl Exchange {
         let Subscribing { plan, topic, after, tenant, address, lease } = subscribing;
         let lease = lease.map(|lease| self.worker.lines.pass_on(&lease));
         lock(&self.guests).insert(flow);
-        self.take_in(flow, feed, false);
+        self.receive_flow(flow, feed, false);
         let subscribe = Subscribe { flow, plan, topic, after, tenant, address, lease };
         self.wire.send(&Message::Subscribe(Box::new(subscribe)));
     }
@@ -295,13 +295,13 @@ impl Exchange {
         let Source { stream, hub, topic, error_event } = source;
         let distant = stream.distant();
         let source = distant.unwrap_or_else(|| self.numbers.next());
-        self.take_in(flow, feed, false);
+        self.receive_flow(flow, feed, false);
         let feed = FeedTopic { flow, source, is_own: distant.is_none(), hub, topic, error_event };
         self.wire.send(&Message::Feed(Box::new(feed)));
         match distant {
             // After the message, because the end of the stream here closes the flow there.
             Some(_) => drop(stream),
-            None => self.give_out(source, stream, &self.sending),
+            None => self.send_flow(source, stream, &self.sending),
         }
     }
 
@@ -334,12 +334,14 @@ impl Exchange {
                 (None, None) => stream,
                 _ => self.seen(stream, policy, inspector),
             };
-            self.give_out(flow, stream, &self.sending);
+            self.send_flow(flow, stream, &self.sending);
             None
         };
         // Before the message: the end may come at once.
         match rest {
-            Some((ticket, _, completion)) => self.worker.await_end(ticket, Awaited { completion, fetched }),
+            Some((ticket, _, completion)) => {
+                self.worker.await_end(ticket, AwaitedEnd { completion, fetched });
+            }
             None => *lock(&self.part) = fetched,
         }
         self.wire.send(&Message::Attach(attached));
@@ -380,14 +382,14 @@ impl Exchange {
 
 /// The application's commands that the edge has not been sent.
 #[derive(Default)]
-struct Obedience {
+struct Outgoing {
     commands: VecDeque<Command>,
     /// Bytes that were sent of the first command, if it is a write.
     written: usize,
     over: Option<Over>,
 }
 
-impl Obedience {
+impl Outgoing {
     /// Sends commands. Ready when the application is done; returns how it ended.
     fn poll(&mut self, exchange: &Exchange, context: &mut Context<'_>) -> Poll<Over> {
         let afar = from_afar(context.waker());

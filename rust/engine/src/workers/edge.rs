@@ -60,7 +60,7 @@ impl Edge {
     }
 
     /// The edge for tasks that belong to no request.
-    pub(super) fn aside() -> (Arc<Self>, Errands) {
+    pub(super) fn without_request() -> (Arc<Self>, Errands) {
         Self::make(false)
     }
 

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::admitting::subscribe;
 use super::codec::malformed;
 use super::fetching::{Asked, Fetched, Fetching, Guest, Response, Watch, events_of, fetch};
-use super::flow::{give_out, join};
+use super::flow::{join, send_flow};
 use super::flows::Flows;
 use super::member::Member;
 use super::message::{
@@ -54,7 +54,7 @@ enum End {
     /// The worker is gone, and has sent nothing to the client.
     Gone(Error),
     /// The worker is gone in the middle of its response.
-    Torn,
+    CutOff,
 }
 
 /// Has a worker answer `request`.
@@ -84,14 +84,14 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
         let client = Some((own, is_proven));
         let exchange = Exchange::new(&shared, member, wire, client, thread, body.clone());
         let end = exchange.run().await;
-        if matches!(end, End::Torn) {
+        if matches!(end, End::CutOff) {
             shared.counts.cut_off.add(1);
         }
         let State { far: own, touched, .. } = exchange.into_state();
         // A dropped half cuts the response off.
-        let Some(own) = own.filter(|_| !matches!(end, End::Over | End::Torn)) else { return };
+        let Some(own) = own.filter(|_| !matches!(end, End::Over | End::CutOff)) else { return };
         let error = match end {
-            End::Over | End::Torn => return,
+            End::Over | End::CutOff => return,
             End::Refused(_) | End::Gone(_) if touched => {
                 Code::WorkerGone.error("the worker process that was answering has gone")
             }
@@ -111,7 +111,7 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
 
 /// Opens the connection that a worker has called for by `number`, and does its tasks, which belong
 /// to no request.
-pub(super) async fn assist(shared: Arc<Shared>, member: Arc<Member>, number: u64, thread: usize) {
+pub(super) async fn serve_line(shared: Arc<Shared>, member: Arc<Member>, number: u64, thread: usize) {
     let Some(socket) = member.connect().await else { return };
     let wire = Plain::new(Wire::new(socket));
     wire.send(&Message::Line(number));
@@ -206,7 +206,7 @@ impl Exchange {
 
     async fn run(&self) -> End {
         if let Some(body) = &self.body {
-            self.give_out(0, Plain::clone(body));
+            self.send_flow(0, Plain::clone(body));
         }
         let read = self.wire.read(|message| self.hear(message), || self.flush());
         let news = poll_fn(|context| self.poll_news(context));
@@ -243,21 +243,21 @@ impl Exchange {
         state.flows.fail(&error);
         match (state.left, state.begun) {
             (true, _) => End::Over,
-            (false, true) => End::Torn,
+            (false, true) => End::CutOff,
             (false, false) => End::Gone(error),
         }
     }
 
-    fn give_out(&self, flow: u32, stream: Plain<Stream>) {
+    fn send_flow(&self, flow: u32, stream: Plain<Stream>) {
         let mut state = lock(&self.state);
-        let credit = state.flows.give_out(flow);
-        state.tasks.spawn(give_out(stream, Plain::clone(&self.wire), flow, credit, None));
+        let credit = state.flows.send_flow(flow);
+        state.tasks.spawn(send_flow(stream, Plain::clone(&self.wire), flow, credit, None));
     }
 
     /// A reader of a flow of the worker.
     fn begin_flow(&self, state: &mut State, flow: u32) -> Stream {
         let (feed, stream) = self.shared.supplies.stream();
-        drop(state.flows.take_in(&self.wire, flow, feed, true));
+        drop(state.flows.receive_flow(&self.wire, flow, feed, true));
         stream
     }
 
@@ -367,7 +367,7 @@ impl Exchange {
                 RequestBody::Stream { stream: self.go_on(state, front)?, length }
             }
         };
-        let credit = state.flows.give_out(flow);
+        let credit = state.flows.send_flow(flow);
         let (shared, wire) = (Arc::clone(&self.shared), Plain::clone(&self.wire));
         let (thread, fetched) = (self.thread, Plain::clone(&self.fetched));
         let asked = Asked { order, body, is_proven: self.is_proven, watch };
@@ -390,7 +390,7 @@ impl Exchange {
     }
 
     fn subscribe(&self, state: &mut State, order: Subscribe) {
-        let credit = state.flows.give_out(order.flow);
+        let credit = state.flows.send_flow(order.flow);
         let (shared, member) = (Arc::clone(&self.shared), Arc::clone(&self.member));
         let (wire, fetched) = (Plain::clone(&self.wire), Plain::clone(&self.fetched));
         state.tasks.spawn(subscribe(shared, member, wire, order, fetched, credit));
@@ -544,7 +544,7 @@ impl Exchange {
         drop(state);
         if let Some(stream) = tunnel {
             self.wire.send(&Message::Tunnel);
-            self.give_out(TUNNEL, Plain::new(stream));
+            self.send_flow(TUNNEL, Plain::new(stream));
         }
         Poll::Pending
     }

@@ -6,7 +6,7 @@ use std::sync::Arc as Plain;
 use std::task::Poll;
 use std::time::Instant;
 
-use super::flow::{Credit, give_out};
+use super::flow::{Credit, send_flow};
 use super::member::{Leased, Member};
 use super::message::{Fetch, Message};
 use super::plan::Topics;
@@ -148,7 +148,7 @@ pub(super) async fn fetch(
         Err(error) => Err(error),
     };
     match said {
-        Ok((stream, inspector)) => give_out(stream, wire, flow, credit, inspector).await,
+        Ok((stream, inspector)) => send_flow(stream, wire, flow, credit, inspector).await,
         Err(error) => wire.send(&Message::Fail(flow, error)),
     }
     // There is no entry if it was attached.

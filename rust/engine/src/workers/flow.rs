@@ -93,7 +93,7 @@ impl Credit {
 
 /// Sends `stream` as `flow`, as far as `credit` goes, inspected by `inspector`. Ends without a message if the receiver does
 /// not want the rest, or if the stream gets another consumer and the flow was not cut for that.
-pub(super) async fn give_out(
+pub(super) async fn send_flow(
     stream: Arc<Stream>,
     wire: Arc<Wire>,
     flow: u32,
@@ -182,7 +182,7 @@ pub(super) fn arrived(pool: &Pool, bytes: &[u8]) -> crate::error::Result<Arrival
 
 /// Receives `flow` for the reader of `feed`, and grants credit for the room that it has. Ends with the flow, or with its
 /// arrivals. It does not keep the connection open.
-pub(super) async fn take_in(
+pub(super) async fn receive_flow(
     feed: Feed,
     mut arrivals: mpsc::UnboundedReceiver<Arrival>,
     wire: Weak<Wire>,

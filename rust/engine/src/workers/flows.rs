@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::flow::{Arrival, Arrivals, Credit, arrived, take_in};
+use super::flow::{Arrival, Arrivals, Credit, arrived, receive_flow};
 use super::message::Message;
 use super::wire::Wire;
 use crate::error::{Error, Result};
@@ -25,14 +25,20 @@ pub(super) struct Flows {
 
 impl Flows {
     /// Receives `flow` for the reader of `feed`: at once if it has `begun`, or else when the reader asks for it.
-    pub(super) fn take_in(&mut self, wire: &Arc<Wire>, flow: u32, feed: Feed, begun: bool) -> JoinHandle<()> {
+    pub(super) fn receive_flow(
+        &mut self,
+        wire: &Arc<Wire>,
+        flow: u32,
+        feed: Feed,
+        begun: bool,
+    ) -> JoinHandle<()> {
         let (arrivals, arriving) = mpsc::unbounded_channel();
         self.arrivals.insert(flow, arrivals);
-        tokio::spawn(take_in(feed, arriving, Arc::downgrade(wire), flow, begun))
+        tokio::spawn(receive_flow(feed, arriving, Arc::downgrade(wire), flow, begun))
     }
 
     /// Begins to send `flow`; returns its credit.
-    pub(super) fn give_out(&mut self, flow: u32) -> Arc<Credit> {
+    pub(super) fn send_flow(&mut self, flow: u32) -> Arc<Credit> {
         let credit = Credit::none();
         self.credits.insert(flow, Arc::clone(&credit));
         credit

@@ -25,7 +25,7 @@ pub struct Lines {
 #[derive(Debug, Default)]
 struct State {
     /// The control connection.
-    home: Weak<Wire>,
+    control: Weak<Wire>,
     /// Tasks that wait for a connection, by the number of the call.
     called: HashMap<u64, Errands>,
     is_closed: bool,
@@ -35,28 +35,28 @@ impl Lines {
     /// The edge, for tasks that belong to no request. The connection lasts until the returned value is dropped and its
     /// tasks are done.
     pub fn edge(&self) -> Arc<Edge> {
-        let (edge, errands) = Edge::aside();
+        let (edge, errands) = Edge::without_request();
         let number = self.number();
-        let home = {
+        let control = {
             let mut state = lock(&self.state);
             if state.is_closed {
                 return edge;
             }
             state.called.insert(number, errands);
-            state.home.upgrade()
+            state.control.upgrade()
         };
-        if let Some(home) = home {
-            home.send(&Message::Call(number));
+        if let Some(control) = control {
+            control.send(&Message::Call(number));
         }
         edge
     }
 
-    /// The edge has connected, by the control connection `home`.
-    pub(super) fn open(&self, home: &Plain<Wire>) {
+    /// The edge has opened the control connection.
+    pub(super) fn open(&self, control: &Plain<Wire>) {
         let mut state = lock(&self.state);
-        state.home = Plain::downgrade(home);
+        state.control = Plain::downgrade(control);
         for number in state.called.keys() {
-            home.send(&Message::Call(*number));
+            control.send(&Message::Call(*number));
         }
     }
 
@@ -83,10 +83,10 @@ impl Lines {
         let lines = Arc::clone(self);
         tokio::spawn(async move {
             while let Some(left) = renewals.next().await {
-                let home = lock(&lines.state).home.upgrade();
+                let control = lock(&lines.state).control.upgrade();
                 // Without the edge there is no subscription to renew.
-                if let Some(home) = home {
-                    home.send(&Message::Renew(number, left));
+                if let Some(control) = control {
+                    control.send(&Message::Renew(number, left));
                 }
             }
         });

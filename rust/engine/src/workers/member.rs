@@ -36,7 +36,7 @@ pub(super) struct Member {
     pub(super) path: PathBuf,
     pub(super) busy: AtomicUsize,
     pub(super) retired: AtomicBool,
-    pub(super) home: Mutex<Home>,
+    pub(super) control: Mutex<Control>,
     /// Leases that it renews, by its own numbers.
     leases: Mutex<HashMap<u64, Lease>>,
     notices: Arc<Notices>,
@@ -44,7 +44,7 @@ pub(super) struct Member {
 
 /// The control connection of a worker.
 #[derive(Debug, Default)]
-pub(super) struct Home {
+pub(super) struct Control {
     /// `None` before the worker has been connected to, and after it is gone.
     pub(super) wire: Option<Plain<Wire>>,
     pub(super) is_gone: bool,
@@ -95,7 +95,7 @@ impl Member {
             path,
             busy: AtomicUsize::new(0),
             retired: AtomicBool::new(false),
-            home: Mutex::default(),
+            control: Mutex::default(),
             leases: Mutex::default(),
             notices: Arc::clone(notices),
         }
@@ -120,19 +120,19 @@ impl Member {
         let body = known.and_then(Stream::ending).map(|ending| ending.body);
         let timings = known.and_then(Stream::head).map(|head| (head.timings, body, head.reused));
         let orphan = account.map(|account| Orphan { account, outcome: outcome.clone(), timings, report });
-        let mut home = lock(&self.home);
-        if let Some(wire) = home.wire.clone() {
-            home.untold.extend(orphan.map(|orphan| (ticket, orphan)));
+        let mut control = lock(&self.control);
+        if let Some(wire) = control.wire.clone() {
+            control.untold.extend(orphan.map(|orphan| (ticket, orphan)));
             wire.send(&Message::Over(ticket, outcome, body));
         } else if let Some(orphan) = orphan {
-            drop(home);
+            drop(control);
             self.notices.put(Notice::Orphan(Box::new(orphan)));
         }
     }
 
     /// Tells the worker what an inspection saw. If the worker is gone, nothing is told.
     pub(super) fn seen(&self, ticket: u64, report: Option<Report>) {
-        if let Some(wire) = &lock(&self.home).wire {
+        if let Some(wire) = &lock(&self.control).wire {
             wire.send(&Message::Seen(ticket, report));
         }
     }
@@ -144,7 +144,7 @@ impl Member {
                 Ok(socket) => return Some(socket),
                 Err(error) if matches!(error.kind(), ConnectionRefused | NotFound) => return None,
                 // The worker's backlog is full, or this process has too many descriptors.
-                Err(_) if lock(&self.home).is_gone => return None,
+                Err(_) if lock(&self.control).is_gone => return None,
                 Err(_) => sleep(PAUSE).await,
             }
         }
@@ -166,16 +166,16 @@ impl Member {
     }
 
     pub(super) fn heard(&self, ticket: u64) {
-        let orphan = lock(&self.home).untold.remove(&ticket);
+        let orphan = lock(&self.control).untold.remove(&ticket);
         drop(orphan);
     }
 
     /// It is gone: ends that it has not confirmed are told to the supervisor.
     pub(super) fn leave(&self) {
         let (wire, untold) = {
-            let mut home = lock(&self.home);
-            home.is_gone = true;
-            (home.wire.take(), std::mem::take(&mut home.untold))
+            let mut control = lock(&self.control);
+            control.is_gone = true;
+            (control.wire.take(), std::mem::take(&mut control.untold))
         };
         drop(wire);
         for (_, orphan) in untold {
@@ -185,13 +185,13 @@ impl Member {
 
     /// The order in which workers are chosen: slow ones last, then by the number of requests.
     pub(super) fn load(&self) -> (bool, usize) {
-        let is_slow = lock(&self.home).sign.owed() > SLOW;
+        let is_slow = lock(&self.control).sign.owed() > SLOW;
         // Relaxed: a figure.
         (is_slow, self.busy.load(Ordering::Relaxed))
     }
 
     pub(super) fn is_there(&self) -> bool {
         // Relaxed: the supervisor waits until a retired worker has no requests.
-        !self.retired.load(Ordering::Relaxed) && lock(&self.home).wire.is_some()
+        !self.retired.load(Ordering::Relaxed) && lock(&self.control).wire.is_some()
     }
 }

@@ -117,7 +117,7 @@ pub(super) type Rest = (u64, Option<Vec<u8>>);
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message<'a> {
     /// The first message on the control connection, on which the edge asks for signs of life and tells of ends.
-    Home,
+    Control,
     /// The first message on the connection of an exchange.
     Request {
         head: &'a [u8],
@@ -201,7 +201,7 @@ macro_rules! kinds {
 }
 
 kinds! {
-    HOME = 1, REQUEST = 2, DATA = 3, END = 4, FAIL = 5, CREDIT = 6, CLOSED = 7, INTERIM = 8, HEAD = 9, LOST = 10,
+    CONTROL = 1, REQUEST = 2, DATA = 3, END = 4, FAIL = 5, CREDIT = 6, CLOSED = 7, INTERIM = 8, HEAD = 9, LOST = 10,
     SENT = 11, OUTCOME = 12, TUNNELLED = 13, PING = 14, PONG = 15, OVER = 16, HEARD = 17, WRITE = 18, DONE = 19,
     CLOSE = 20, ABORT = 21, LEAVE = 22, OPTION = 23, FETCH = 24, ATTACH = 25, REFUSED = 26, BODY = 27,
     SUBSCRIBE = 28, FEED = 29, RENEW = 30, CALL = 31, LINE = 32, SEEN = 33, NOTE = 34,
@@ -223,7 +223,7 @@ impl Message<'_> {
 
     fn kind(&self) -> u8 {
         match self {
-            Self::Home => HOME,
+            Self::Control => CONTROL,
             Self::Request { .. } => REQUEST,
             Self::Data(..) => DATA,
             Self::End(..) => END,
@@ -262,7 +262,7 @@ impl Message<'_> {
 
     fn put(&self, put: &mut Put<'_>) {
         match self {
-            Self::Home
+            Self::Control
             | Self::Tunnel
             | Self::Ping
             | Self::Pong
@@ -320,7 +320,7 @@ impl Message<'_> {
     pub(super) fn decode(kind: u8, bytes: &[u8]) -> Result<Message<'_>> {
         let mut take = Take(bytes);
         let message = match kind {
-            HOME => Message::Home,
+            CONTROL => Message::Control,
             REQUEST => {
                 let (has_body, chunked, is_proven) = (take.flag()?, take.flag()?, take.flag()?);
                 let (remote, local) = (take.address()?, take.address()?);

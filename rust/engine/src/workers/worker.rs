@@ -22,7 +22,7 @@ use crate::sync::{Arc, Mutex, lock};
 
 /// The end of a body that the edge sends for a worker, which waits to be told of it.
 #[derive(Debug)]
-pub(super) struct Awaited {
+pub(super) struct AwaitedEnd {
     pub(super) completion: Completion,
     /// The flow that was fetched, and the reader that keeps it open.
     pub(super) fetched: Option<(Arrivals, Stream)>,
@@ -36,7 +36,7 @@ pub struct Worker {
     /// The only process that may connect.
     pub(super) parent: i32,
     pub(super) drain: Drain,
-    awaited: Mutex<HashMap<u64, Awaited>>,
+    awaited: Mutex<HashMap<u64, AwaitedEnd>>,
     /// The waiters for the edge's inspection reports.
     expected: Mutex<HashMap<u64, oneshot::Sender<Report>>>,
     next: AtomicU64,
@@ -81,7 +81,7 @@ impl Worker {
     }
 
     /// Registers what is told of the end that the edge will report by `ticket`.
-    pub(super) fn await_end(&self, ticket: u64, awaited: Awaited) {
+    pub(super) fn await_end(&self, ticket: u64, awaited: AwaitedEnd) {
         let previous = lock(&self.awaited).insert(ticket, awaited);
         drop(previous);
     }
@@ -103,7 +103,7 @@ impl Worker {
     }
 
     fn over(&self, ticket: u64, outcome: Outcome, body: Option<Duration>) {
-        let Some(Awaited { completion, fetched }) = lock(&self.awaited).remove(&ticket) else { return };
+        let Some(AwaitedEnd { completion, fetched }) = lock(&self.awaited).remove(&ticket) else { return };
         let Some((arrivals, stream)) = fetched else { return completion.tell(outcome) };
         let ending = Ending { body: body.unwrap_or_default(), trailers: Vec::new() };
         // The reader gets the end first, and then the completion is told.
@@ -117,7 +117,7 @@ impl Worker {
 
 /// Serves the control connection: gives the signs of life that the edge asks for, and hears of
 /// ends.
-pub(super) async fn home(worker: &Worker, wire: &Plain<Wire>) {
+pub(super) async fn serve_control(worker: &Worker, wire: &Plain<Wire>) {
     worker.lines.open(wire);
     let heard = Plain::downgrade(wire);
     worker.queue.reports().tell_heard(move |ticket| {

@@ -30,7 +30,7 @@ use crate::sync::{Arc, lock};
 const ASK: Duration = Duration::from_millis(500);
 
 /// Sends requests to workers, on the threads of their clients, while a worker is connected.
-async fn dispatch(shared: Arc<Shared>, bell: Plain<Bell>) {
+async fn dispatch(shared: Arc<Shared>, waker: Plain<DispatchWaker>) {
     let mut changes = shared.changes.subscribe();
     // Relaxed: told by `changes`.
     while !shared.is_closed.load(Ordering::Relaxed) {
@@ -40,7 +40,7 @@ async fn dispatch(shared: Arc<Shared>, bell: Plain<Bell>) {
             shared.threads.spawn(request.thread, move || exchange::run(called, request));
         }
         tokio::select! {
-            () = bell.0.notified() => {}
+            () = waker.0.notified() => {}
             told = changes.changed() => if told.is_err() { return },
         }
     }
@@ -48,9 +48,9 @@ async fn dispatch(shared: Arc<Shared>, bell: Plain<Bell>) {
 
 /// Wakes `dispatch` when requests wait.
 #[derive(Debug, Default)]
-struct Bell(Notify);
+struct DispatchWaker(Notify);
 
-impl Wake for Bell {
+impl Wake for DispatchWaker {
     fn wake(self: Plain<Self>) {
         self.0.notify_one();
     }
@@ -66,10 +66,10 @@ impl Workers {
     /// The workers that answer the requests of `queue`. There is no worker yet.
     pub fn new(supplies: Supplies, queue: &Queue, threads: &Arc<Threads>) -> Self {
         let shared = Arc::new(Shared::new(supplies, queue.clone(), Arc::clone(threads)));
-        let bell = Plain::new(Bell::default());
-        queue.divert(&Waker::from(Plain::clone(&bell)));
+        let waker = Plain::new(DispatchWaker::default());
+        queue.divert(&Waker::from(Plain::clone(&waker)));
         let called = Arc::clone(&shared);
-        threads.spawn(0, move || dispatch(called, bell));
+        threads.spawn(0, move || dispatch(called, waker));
         Self { shared }
     }
 
@@ -78,7 +78,7 @@ impl Workers {
         let member = Arc::new(Member::new(number, generation, path, &self.shared.notices));
         lock(&self.shared.members).push(Arc::clone(&member));
         let shared = Arc::clone(&self.shared);
-        self.shared.threads.spawn(0, move || home(shared, member));
+        self.shared.threads.spawn(0, move || serve_control(shared, member));
     }
 
     /// Sends requests to the workers of this generation from now on.
@@ -143,17 +143,17 @@ impl Workers {
             // Relaxed: figures.
             stats.busy += member.busy.load(Ordering::Relaxed);
             let is_retired = member.retired.load(Ordering::Relaxed);
-            let home = lock(&member.home);
-            if home.wire.is_none() {
+            let control = lock(&member.control);
+            if control.wire.is_none() {
                 continue;
             }
-            stats.silent = stats.silent.max(home.sign.owed());
+            stats.silent = stats.silent.max(control.sign.owed());
             match member.generation.cmp(&generation) {
                 Order::Greater => stats.coming += 1,
                 Order::Equal if !is_retired => {
                     stats.current += 1;
-                    stats.owed = stats.owed.min(home.sign.owed());
-                    stats.lag = stats.lag.min(home.sign.lag());
+                    stats.owed = stats.owed.min(control.sign.owed());
+                    stats.lag = stats.lag.min(control.sign.lag());
                 }
                 Order::Equal | Order::Less => stats.retired += 1,
             }
@@ -195,18 +195,20 @@ impl Drop for Workers {
 }
 
 /// Runs the control connection of a worker, until the worker is removed.
-async fn home(shared: Arc<Shared>, member: Arc<Member>) {
+async fn serve_control(shared: Arc<Shared>, member: Arc<Member>) {
     let Some(wire) = reach(&shared, &member).await else { return };
     let read = wire.read(
         |message| {
             match message {
-                Message::Pong => drop(lock(&member.home).sign.give()),
+                Message::Pong => drop(lock(&member.control).sign.give()),
                 Message::Heard(ticket) => member.heard(ticket),
                 Message::Renew(number, time) => member.renew(number, time),
                 Message::Call(number) => {
                     let thread = shared.threads.pick();
                     let (called, member) = (Arc::clone(&shared), Arc::clone(&member));
-                    shared.threads.spawn(thread, move || exchange::assist(called, member, number, thread));
+                    shared
+                        .threads
+                        .spawn(thread, move || exchange::serve_line(called, member, number, thread));
                 }
                 _ => return Err(malformed()),
             }
@@ -246,13 +248,13 @@ async fn reach(shared: &Shared, member: &Member) -> Option<Plain<Wire>> {
         }
     };
     let wire = Plain::new(Wire::new(socket));
-    wire.send(&Message::Home);
+    wire.send(&Message::Control);
     {
-        let mut home = lock(&member.home);
-        if home.is_gone {
+        let mut control = lock(&member.control);
+        if control.is_gone {
             return None;
         }
-        home.wire = Some(Plain::clone(&wire));
+        control.wire = Some(Plain::clone(&wire));
     }
     shared.changed();
     shared.notices.put(Notice::Reached(member.number, Ok(())));
@@ -263,11 +265,11 @@ async fn reach(shared: &Shared, member: &Member) -> Option<Plain<Wire>> {
 async fn ping(shared: &Shared, member: &Member, wire: &Wire) {
     loop {
         let owed = {
-            let mut home = lock(&member.home);
-            if home.sign.ask() {
+            let mut control = lock(&member.control);
+            if control.sign.ask() {
                 wire.send(&Message::Ping);
             }
-            home.sign.owed()
+            control.sign.owed()
         };
         if owed >= ASK {
             shared.notices.put(Notice::Silent(member.number, owed));

@@ -9,7 +9,7 @@ use tokio::net::UnixStream;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{JoinHandle, JoinSet, yield_now};
 
-use super::super::flow::{Arrival, Arrivals, Credit, arrived, give_out, take_in};
+use super::super::flow::{Arrival, Arrivals, Credit, arrived, receive_flow, send_flow};
 use super::super::message::{Message, PIECE};
 use super::super::wire::Wire;
 use super::run;
@@ -132,7 +132,7 @@ impl Crossing {
         });
         let (source, given) = channel(&pool, flow, &Framing::Raw, &meter);
         let given = Arc::new(given);
-        let giving = tokio::spawn(give_out(
+        let giving = tokio::spawn(send_flow(
             Arc::clone(&given),
             Arc::clone(&here.wire),
             FLOW,
@@ -140,7 +140,7 @@ impl Crossing {
             None,
         ));
         let (feed, stream) = channel(&pool, flow, &Framing::Raw, &meter);
-        let taking = tokio::spawn(take_in(feed, arriving, Arc::downgrade(&there.wire), FLOW, begun));
+        let taking = tokio::spawn(receive_flow(feed, arriving, Arc::downgrade(&there.wire), FLOW, begun));
         Self { pool, meter, here, there, credit, source, given, giving, arrivals, stream, taking }
     }
 

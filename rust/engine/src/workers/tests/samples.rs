@@ -224,7 +224,7 @@ fn request() -> impl Strategy<Value = Sample> {
 /// Messages that say no more than their kind.
 fn plain() -> impl Strategy<Value = Message<'static>> {
     (0..8_u8).prop_map(|number| match number {
-        0 => Message::Home,
+        0 => Message::Control,
         1 => Message::Tunnel,
         2 => Message::Ping,
         3 => Message::Pong,
