@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::sync::Arc as Plain;
 use std::task::Poll;
 
 use loom::future::block_on;
 use loom::thread;
 
+use super::dispatcher::InProcess;
 use super::*;
 use crate::error::Code;
 use crate::pool::testing::model;
@@ -137,10 +139,10 @@ fn a_request_is_taken_or_withdrawn() {
 }
 
 #[test]
-fn a_courier_misses_no_request() {
+fn a_dispatcher_misses_no_request() {
     model(3, || {
         let queue = Queue::new(2, None, 0);
-        // Whoever hears of everything else has listened before, and is not who takes requests from now on.
+        // The application in this process has listened before, and takes no requests from now on.
         queue.listen(std::task::Waker::noop());
         let offering = queue.clone();
         let clients = thread::spawn(move || {
@@ -160,12 +162,12 @@ fn a_courier_misses_no_request() {
                 near
             })
         });
-        let mut is_diverted = false;
+        let mut is_named = false;
         let mut left = 2;
         // By one waker for all, named once: it looks for requests when it is woken, and not before.
         block_on(poll_fn(|context| {
-            if !std::mem::replace(&mut is_diverted, true) {
-                queue.divert(context.waker());
+            if !std::mem::replace(&mut is_named, true) {
+                queue.dispatch_by(Plain::new(InProcess(context.waker().clone())));
                 return Poll::Pending;
             }
             while let Some(request) = queue.take() {

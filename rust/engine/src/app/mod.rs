@@ -6,6 +6,7 @@
 //! connection, and never shifts the responses behind it.
 
 mod checker;
+mod dispatcher;
 mod ended;
 #[cfg(not(loom))]
 mod head;
@@ -19,6 +20,7 @@ mod sign;
 mod socket;
 
 pub use checker::{Checker, asks_to_switch};
+pub use dispatcher::{Dispatcher, Processes};
 pub use ended::{Ended, Outcome, Stages};
 #[cfg(not(loom))]
 pub(crate) use head::serialise;

@@ -7,9 +7,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc as Plain;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use super::dispatcher::{Dispatcher, InProcess, Processes};
 use super::link::Far;
 use super::reports::Reports;
 use super::sign::Sign;
@@ -61,9 +63,13 @@ struct State {
     expired: u64,
     sign: Sign,
     open: bool,
-    taker: Option<Waker>,
-    /// Who takes requests in the place of the taker, who is still told everything else.
-    courier: Option<Waker>,
+    dispatcher: Option<Plain<dyn Dispatcher>>,
+}
+
+impl State {
+    fn is_in_process(&self) -> bool {
+        self.dispatcher.as_ref().is_none_or(|dispatcher| dispatcher.is_in_process())
+    }
 }
 
 /// The queue of one site. Cloned by reference.
@@ -94,10 +100,12 @@ pub struct QueueStats {
     pub expired: u64,
     /// Ends of requests so far that nobody was told of.
     pub untold: u64,
-    /// For how long whoever takes requests has owed a sign; zero if none is owed.
+    /// For how long the dispatcher, or each of its worker processes, has owed a sign; zero if none is owed.
     pub owed: Duration,
-    /// How long it took to give the last one; as long as the one that is owed, if that is longer.
+    /// How long the last sign took, or the sign that is owed, if that is longer.
     pub lag: Duration,
+    /// How many worker processes take the requests; `None` if the application in this process does.
+    pub processes: Option<usize>,
 }
 
 /// A place in the queue.
@@ -117,8 +125,7 @@ impl Queue {
             expired: 0,
             sign: Sign::default(),
             open: true,
-            taker: None,
-            courier: None,
+            dispatcher: None,
         };
         Self { state: Arc::new(Mutex::new(state)), bound, limit, reports: Reports::new(untold) }
     }
@@ -128,34 +135,35 @@ impl Queue {
         self.limit
     }
 
-    /// Names the waker of whoever takes requests; woken at once if some wait.
+    /// Names the waker of the application in this process, which takes reports, and requests unless another dispatcher
+    /// does. Woken at once if requests wait.
     pub fn listen(&self, waker: &Waker) {
         self.reports.listen(Some(waker));
+        self.set_dispatcher(Plain::new(InProcess(waker.clone())), State::is_in_process);
+    }
+
+    /// Has `dispatcher` take the requests from now on. The application in this process still takes the reports.
+    pub fn dispatch_by(&self, dispatcher: Plain<dyn Dispatcher>) {
+        self.set_dispatcher(dispatcher, |_| true);
+    }
+
+    fn set_dispatcher(&self, dispatcher: Plain<dyn Dispatcher>, is_to_be: fn(&State) -> bool) {
         let mut state = lock(&self.state);
-        state.taker = Some(waker.clone());
-        let wake = !state.waiting.is_empty();
+        if !is_to_be(&state) {
+            return;
+        }
+        let previous = state.dispatcher.replace(dispatcher);
+        let woken = state.dispatcher.as_ref().filter(|_| !state.waiting.is_empty()).cloned();
         drop(state);
-        if wake {
-            waker.wake_by_ref();
+        drop(previous);
+        if let Some(dispatcher) = woken {
+            dispatcher.dispatch();
         }
     }
 
-    /// Has somebody else take requests than whoever hears of everything else.
-    pub fn divert(&self, waker: &Waker) {
-        let mut state = lock(&self.state);
-        state.courier = Some(waker.clone());
-        drop(state);
-        waker.wake_by_ref();
-    }
-
-    /// Whether somebody else takes requests.
-    pub fn is_diverted(&self) -> bool {
-        lock(&self.state).courier.is_some()
-    }
-
-    /// Whether `other` is the same one.
-    pub fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.state, &other.state)
+    /// Whether the application in this process takes the requests.
+    pub fn is_in_process(&self) -> bool {
+        lock(&self.state).is_in_process()
     }
 
     /// Puts a request into the queue.
@@ -180,15 +188,11 @@ impl Queue {
         let place = state.next;
         state.next += 1;
         state.waiting.insert(place, (Instant::now(), request));
-        // Whoever takes requests takes them until there are none: it has been told of the first.
-        let waker = if state.waiting.len() == 1 {
-            state.courier.as_ref().or(state.taker.as_ref()).cloned()
-        } else {
-            None
-        };
+        // The dispatcher takes requests until none waits: it has been told of the first.
+        let dispatcher = state.dispatcher.as_ref().filter(|_| state.waiting.len() == 1).cloned();
         drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
+        if let Some(dispatcher) = dispatcher {
+            dispatcher.dispatch();
         }
         Ok(Place(place))
     }
@@ -225,18 +229,18 @@ impl Queue {
         request.is_some()
     }
 
-    /// Asks whoever takes requests for a sign that it still does, whether some wait or not.
+    /// Asks the dispatcher for a sign that it takes requests, even if none waits.
     pub fn ask_sign(&self) {
         let mut state = lock(&self.state);
-        if !state.open && state.taker.is_none() {
+        if !state.open && state.dispatcher.is_none() {
             return;
         }
-        // One that has been asked and is silent need not be woken again.
+        // A dispatcher that has not answered yet need not be woken again.
         let is_first = state.sign.ask();
-        let waker = state.courier.as_ref().or(state.taker.as_ref()).filter(|_| is_first).cloned();
+        let dispatcher = state.dispatcher.as_ref().filter(|_| is_first).cloned();
         drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
+        if let Some(dispatcher) = dispatcher {
+            dispatcher.dispatch();
         }
     }
 
@@ -245,9 +249,13 @@ impl Queue {
         lock(&self.state).sign.poll(context)
     }
 
-    /// How it is doing.
+    /// How it is doing. The sign of a dispatcher that has worker processes says only that one of them is there, so their own
+    /// signs count too.
     pub fn stats(&self) -> QueueStats {
         let untold = self.reports.dropped();
+        let dispatcher = lock(&self.state).dispatcher.clone();
+        let processes = dispatcher.and_then(|dispatcher| dispatcher.processes());
+        let signs = |sign: fn(&Processes) -> Duration| processes.as_ref().map_or(Duration::ZERO, sign);
         let state = lock(&self.state);
         QueueStats {
             waiting: state.waiting.len(),
@@ -258,8 +266,9 @@ impl Queue {
             withdrawn: state.withdrawn,
             expired: state.expired,
             untold,
-            owed: state.sign.owed(),
-            lag: state.sign.lag(),
+            owed: state.sign.owed().max(signs(|processes| processes.owed)),
+            lag: state.sign.lag().max(signs(|processes| processes.lag)),
+            processes: processes.map(|processes| processes.current),
         }
     }
 
@@ -291,14 +300,12 @@ impl Queue {
     /// Refuses requests from now on, and those that wait.
     pub fn abandon(&self) {
         self.reports.listen(None);
-        let (waiting, asking) = {
+        let (waiting, dispatcher, asking) = {
             let mut state = lock(&self.state);
             state.open = false;
-            state.taker = None;
-            state.courier = None;
-            (std::mem::take(&mut state.waiting), state.sign.give())
+            (std::mem::take(&mut state.waiting), state.dispatcher.take(), state.sign.give())
         };
-        drop(waiting);
+        drop((waiting, dispatcher));
         for waker in asking {
             waker.wake();
         }

@@ -48,12 +48,11 @@ impl Board {
         let state = self.parts.pool.state();
         let seen = format!("the pool is {}", state.name());
         checks.push(Check { name: "pool", is_good: state != PoolState::Full, seen });
-        for queue in sites.iter().filter(|site| site.is_listening()).filter_map(|site| site.application()) {
-            let (queue, workers) = self.look_at(&queue);
+        for queue in sites.iter().filter(|site| site.is_listening()).filter_map(|site| site.queue()) {
             let has_room = queue.waiting < queue.bound;
-            let who = match workers {
+            let who = match queue.processes {
                 None => "the event loop has owed".to_owned(),
-                Some(workers) => format!("each of {} workers that take them has owed", workers.current),
+                Some(count) => format!("each of {count} workers that take them has owed"),
             };
             let seen = format!(
                 "{} of {} requests wait, the first for {:.3} s; {who} a sign for {:.3} s",

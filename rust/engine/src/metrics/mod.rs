@@ -151,8 +151,7 @@ impl Board {
         requests::write(&routes, out);
         self.write_decisions(out);
         decisions::write_tenants(&routes, out);
-        let queues = sites.iter().filter_map(|site| site.application());
-        let queues: Vec<QueueStats> = queues.map(|queue| self.look_at(&queue).0).collect();
+        let queues: Vec<QueueStats> = sites.iter().filter_map(|site| site.queue()).collect();
         sites::write_queues(&queues, &totals, out);
         self.write_workers(out);
         origins::write(&self.parts.origins, out);

@@ -1,7 +1,6 @@
 //! Worker processes: the live ones, the ends of others, and the ends of their requests. A process is not a label.
 
 use super::{Board, Exposition};
-use crate::app::{Queue, QueueStats};
 use crate::sync::lock;
 use crate::workers::WorkersStats;
 
@@ -44,18 +43,5 @@ impl Board {
         out.counter("penstock_worker_losses_total", help)
             .sample(&[("outcome", "refused")], counted.refused)
             .sample(&[("outcome", "cut_off")], counted.cut_off);
-    }
-
-    /// The state of a queue, and of the workers that answer its requests, if there are any. The sign of such a queue says
-    /// only that one of them is there, so the signs of the workers count too.
-    pub(super) fn look_at(&self, queue: &Queue) -> (QueueStats, Option<WorkersStats>) {
-        let mut stats = queue.stats();
-        let there = lock(&self.workers).there();
-        let workers = there.iter().find(|workers| workers.answer(queue)).map(|workers| workers.stats());
-        if let Some(workers) = workers {
-            stats.owed = stats.owed.max(workers.owed);
-            stats.lag = stats.lag.max(workers.lag);
-        }
-        (stats, workers)
     }
 }

@@ -1,13 +1,15 @@
 //! What the edge's files about workers share: the plans, the notices, and the choice of the next worker.
 
+use std::cmp::Ordering as Order;
 use std::io::ErrorKind::{ConnectionRefused, NotFound};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::counts::Counts;
+use super::counts::{Counts, WorkersStats};
 use super::member::{Busy, Member, PAUSE};
 use super::notice::{Notice, Notices};
 use super::plan::{Plan, Plans};
@@ -61,6 +63,37 @@ impl Shared {
 
     pub(super) fn changed(&self) {
         self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// A snapshot.
+    pub(super) fn stats(&self) -> WorkersStats {
+        // Relaxed: a figure.
+        let generation = self.generation.load(Ordering::Relaxed);
+        let mut stats = WorkersStats { generation, counted: self.counts.read(), ..WorkersStats::default() };
+        (stats.owed, stats.lag) = (Duration::MAX, Duration::MAX);
+        for member in lock(&self.members).iter() {
+            // Relaxed: figures.
+            stats.busy += member.busy.load(Ordering::Relaxed);
+            let is_retired = member.retired.load(Ordering::Relaxed);
+            let control = lock(&member.control);
+            if control.wire.is_none() {
+                continue;
+            }
+            stats.silent = stats.silent.max(control.sign.owed());
+            match member.generation.cmp(&generation) {
+                Order::Greater => stats.coming += 1,
+                Order::Equal if !is_retired => {
+                    stats.current += 1;
+                    stats.owed = stats.owed.min(control.sign.owed());
+                    stats.lag = stats.lag.min(control.sign.lag());
+                }
+                Order::Equal | Order::Less => stats.retired += 1,
+            }
+        }
+        if stats.current == 0 {
+            (stats.owed, stats.lag) = (Duration::ZERO, Duration::ZERO);
+        }
+        stats
     }
 
     /// The next worker to ask, except the numbers in `tried`.

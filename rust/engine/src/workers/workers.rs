@@ -1,10 +1,9 @@
 //! The worker processes of a site, as the edge sees them.
 
-use std::cmp::Ordering as Order;
 use std::path::PathBuf;
-use std::sync::Arc as Plain;
 use std::sync::atomic::Ordering;
-use std::task::{Wake, Waker};
+use std::sync::{Arc as Plain, Weak};
+use std::task::Waker;
 use std::time::Duration;
 
 use tokio::net::UnixStream;
@@ -19,7 +18,7 @@ use super::message::Message;
 use super::notice::Notice;
 use super::shared::Shared;
 use super::wire::Wire;
-use crate::app::Queue;
+use crate::app::{Dispatcher, Processes, Queue};
 use crate::edge::Supplies;
 use crate::error::Code;
 use crate::runtime::Threads;
@@ -29,8 +28,31 @@ use crate::sync::{Arc, lock};
 /// second, and two wake-ups a second cost nothing.
 const ASK: Duration = Duration::from_millis(500);
 
+/// Has worker processes answer the requests of a queue.
+#[derive(Debug)]
+struct ProcessDispatcher {
+    bell: Notify,
+    /// Weak, because the queue keeps the dispatcher, and `Shared` the queue.
+    shared: Weak<Shared>,
+}
+
+impl Dispatcher for ProcessDispatcher {
+    fn dispatch(&self) {
+        self.bell.notify_one();
+    }
+
+    fn processes(&self) -> Option<Processes> {
+        let stats = self.shared.upgrade().map(|shared| shared.stats()).unwrap_or_default();
+        Some(Processes { current: stats.current, owed: stats.owed, lag: stats.lag })
+    }
+
+    fn is_in_process(&self) -> bool {
+        false
+    }
+}
+
 /// Sends requests to workers, on the threads of their clients, while a worker is connected.
-async fn dispatch(shared: Arc<Shared>, waker: Plain<DispatchWaker>) {
+async fn hand_on(shared: Arc<Shared>, dispatcher: Plain<ProcessDispatcher>) {
     let mut changes = shared.changes.subscribe();
     // Relaxed: told by `changes`.
     while !shared.is_closed.load(Ordering::Relaxed) {
@@ -40,19 +62,9 @@ async fn dispatch(shared: Arc<Shared>, waker: Plain<DispatchWaker>) {
             shared.threads.spawn(request.thread, move || exchange::run(called, request));
         }
         tokio::select! {
-            () = waker.0.notified() => {}
+            () = dispatcher.bell.notified() => {}
             told = changes.changed() => if told.is_err() { return },
         }
-    }
-}
-
-/// Wakes `dispatch` when requests wait.
-#[derive(Debug, Default)]
-struct DispatchWaker(Notify);
-
-impl Wake for DispatchWaker {
-    fn wake(self: Plain<Self>) {
-        self.0.notify_one();
     }
 }
 
@@ -66,10 +78,11 @@ impl Workers {
     /// The workers that answer the requests of `queue`. There is no worker yet.
     pub fn new(supplies: Supplies, queue: &Queue, threads: &Arc<Threads>) -> Self {
         let shared = Arc::new(Shared::new(supplies, queue.clone(), Arc::clone(threads)));
-        let waker = Plain::new(DispatchWaker::default());
-        queue.divert(&Waker::from(Plain::clone(&waker)));
+        let dispatcher = ProcessDispatcher { bell: Notify::new(), shared: Arc::downgrade(&shared) };
+        let dispatcher = Plain::new(dispatcher);
+        queue.dispatch_by(Plain::<ProcessDispatcher>::clone(&dispatcher));
         let called = Arc::clone(&shared);
-        threads.spawn(0, move || dispatch(called, waker));
+        threads.spawn(0, move || hand_on(called, dispatcher));
         Self { shared }
     }
 
@@ -127,41 +140,9 @@ impl Workers {
         self.shared.counts.restarts(restart, count);
     }
 
-    /// Whether they answer the requests of `queue`.
-    pub fn answer(&self, queue: &Queue) -> bool {
-        self.shared.queue.is_same(queue)
-    }
-
     /// A snapshot.
     pub fn stats(&self) -> WorkersStats {
-        // Relaxed: a figure.
-        let generation = self.shared.generation.load(Ordering::Relaxed);
-        let mut stats =
-            WorkersStats { generation, counted: self.shared.counts.read(), ..WorkersStats::default() };
-        (stats.owed, stats.lag) = (Duration::MAX, Duration::MAX);
-        for member in lock(&self.shared.members).iter() {
-            // Relaxed: figures.
-            stats.busy += member.busy.load(Ordering::Relaxed);
-            let is_retired = member.retired.load(Ordering::Relaxed);
-            let control = lock(&member.control);
-            if control.wire.is_none() {
-                continue;
-            }
-            stats.silent = stats.silent.max(control.sign.owed());
-            match member.generation.cmp(&generation) {
-                Order::Greater => stats.coming += 1,
-                Order::Equal if !is_retired => {
-                    stats.current += 1;
-                    stats.owed = stats.owed.min(control.sign.owed());
-                    stats.lag = stats.lag.min(control.sign.lag());
-                }
-                Order::Equal | Order::Less => stats.retired += 1,
-            }
-        }
-        if stats.current == 0 {
-            (stats.owed, stats.lag) = (Duration::ZERO, Duration::ZERO);
-        }
-        stats
+        self.shared.stats()
     }
 
     /// Sets the waker that is woken when there are notices; `None` removes it.

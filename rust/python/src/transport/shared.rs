@@ -322,7 +322,7 @@ impl Shared {
 
     pub(crate) fn take(self: &Arc<Self>, py: Python<'_>) {
         self.forget_unawaited();
-        while !self.queue.is_diverted() {
+        while self.queue.is_in_process() {
             let Some(request) = self.queue.take() else { break };
             self.begin(py, request);
         }
