@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use tokio::time::timeout;
@@ -107,6 +107,17 @@ impl<'a> Task<'a> {
         self.progress.check_stopped()
     }
 
+    /// As [`Task::check`], but a body of `events` in `outgoing` that is stopped ends, once, after the last whole event, and is
+    /// sent to that end.
+    pub(super) fn check_or_end(&self, events: bool, ended: &mut bool, outgoing: &mut Outgoing) -> Result<()> {
+        if events && self.progress.is_stopped() && !std::mem::replace(ended, true) {
+            // A client whose permission is withdrawn gets no more events.
+            outgoing.end_early(self.progress.is_draining());
+            self.progress.close(true);
+        }
+        if *ended { Ok(()) } else { self.check() }
+    }
+
     /// A body on its tenant's account, if it has one.
     pub(super) fn metered(&self, supply: Supply) -> Supply {
         let Some(allotment) = self.progress.allotment() else { return supply };
@@ -164,27 +175,9 @@ pub(super) async fn beside(
     answer: impl Future<Output = Result<()>>,
 ) -> Result<()> {
     let (mut listen, mut answer) = (pin!(listen), pin!(answer));
-    let mut overdue = Watch::default();
-    let mut is_over = false;
-    let mut trouble = None;
+    let mut interrupts = Interrupts::default();
     let result = {
-        let aside = poll_fn(|context| {
-            if !is_over && life.is_stopped(context) {
-                is_over = true;
-                progress.stop(Stopped::Draining);
-                overdue.start(Some(site.config.linger));
-            }
-            if overdue.poll_expired(context).is_ready() {
-                return Poll::Ready(Code::Draining.error("the client took its last bytes too slowly"));
-            }
-            if trouble.is_none() {
-                if let Poll::Ready(error) = listen.as_mut().poll(context) {
-                    progress.leave();
-                    trouble = Some(error);
-                }
-            }
-            Poll::Pending
-        });
+        let aside = poll_fn(|context| interrupts.poll(context, site, progress, life, listen.as_mut()));
         let mut aside = Called::new(aside);
         poll_fn(|context| {
             if let Poll::Ready(error) = aside.poll(context) {
@@ -194,8 +187,50 @@ pub(super) async fn beside(
         })
         .await
     };
-    // What the client did wrong says more than what became of it.
-    result.map_err(|error| trouble.unwrap_or(error))
+    result.map_err(|error| interrupts.explain(error))
+}
+
+/// What ends an exchange from outside: a client that leaves or sends what it may not, and the end of the site.
+#[derive(Debug, Default)]
+pub(super) struct Interrupts {
+    is_over: bool,
+    /// Runs after the end of the site.
+    overdue: Watch,
+    trouble: Option<Error>,
+}
+
+impl Interrupts {
+    /// Looks at the client and the site, and notes in `progress` what [`Task::check`] finds there. Ready when the exchange has
+    /// to end at once.
+    pub(super) fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        site: &Site,
+        progress: &Progress,
+        life: &Life,
+        listen: Pin<&mut impl Future<Output = Error>>,
+    ) -> Poll<Error> {
+        if !self.is_over && life.is_stopped(context) {
+            self.is_over = true;
+            progress.stop(Stopped::Draining);
+            self.overdue.start(Some(site.config.linger));
+        }
+        if self.overdue.poll_expired(context).is_ready() {
+            return Poll::Ready(Code::Draining.error("the client took its last bytes too slowly"));
+        }
+        if self.trouble.is_none() {
+            if let Poll::Ready(error) = listen.poll(context) {
+                progress.leave();
+                self.trouble = Some(error);
+            }
+        }
+        Poll::Pending
+    }
+
+    /// The reason for a failure: an error of the client's rather than its consequence.
+    pub(super) fn explain(self, error: Error) -> Error {
+        self.trouble.unwrap_or(error)
+    }
 }
 
 /// Does what needs the task, and does not wait.
@@ -220,14 +255,7 @@ pub(super) async fn send(
     let mut ended = false;
     let sent = poll_fn(|context| {
         drive(context);
-        if is_events && task.progress.is_stopped() && !std::mem::replace(&mut ended, true) {
-            // What was taken from the stream are whole events. Whose permission is withdrawn gets no more of them.
-            outgoing.end_early(task.progress.is_draining());
-            task.progress.close(true);
-        }
-        if !ended {
-            task.check()?;
-        }
+        task.check_or_end(is_events, &mut ended, outgoing)?;
         let sent = outgoing.poll_send(context, &task.client.connection);
         task.progress.sent(outgoing.take_written());
         sent.map_err(|error| {
@@ -247,23 +275,39 @@ pub(super) async fn send(
     if is_events && sent.is_ok() {
         task.client.keep_any_backlog(task.site.config.event_backlog);
     }
-    if sent.as_ref().is_err_and(is_leaving) {
-        let draining = match left {
-            // Its time has begun.
-            Some(draining) if leave.drains() => Some(draining),
-            Some(_) => None,
-            None => leave.begin(&task.site.supplies.meter),
+    if let Err(error) = &sent {
+        let go_on = |context: &mut Context<'_>| {
+            drive(context);
+            !task.progress.is_stopped()
         };
-        if let Some((draining, supply)) = draining.zip(outgoing.detach()) {
-            // On the heap, because few clients leave.
-            Box::pin(draining.run(supply, |context| {
-                drive(context);
-                !task.progress.is_stopped()
-            }))
-            .await;
-        }
+        read_on(task, error, leave, left, outgoing, go_on).await;
     }
     sent
+}
+
+/// After a client that has left, reads the rest of the body as `leave` says, so that the origin can finish; while `go_on`,
+/// which is called before each read, is true.
+pub(super) async fn read_on(
+    task: &Task<'_>,
+    error: &Error,
+    leave: &Leave,
+    left: Left,
+    outgoing: &mut Outgoing,
+    go_on: impl FnMut(&mut Context<'_>) -> bool,
+) {
+    if !is_leaving(error) {
+        return;
+    }
+    let draining = match left {
+        // Its time has begun.
+        Some(draining) if leave.drains() => Some(draining),
+        Some(_) => None,
+        None => leave.begin(&task.site.supplies.meter),
+    };
+    if let Some((draining, supply)) = draining.zip(outgoing.detach()) {
+        // On the heap, because few clients leave.
+        Box::pin(draining.run(supply, go_on)).await;
+    }
 }
 
 /// Sends a whole response; returns whether the kernel took all of it in time.
@@ -288,7 +332,7 @@ pub(super) fn may_refuse(error: &Error, progress: &Progress) -> bool {
 }
 
 /// Whether `error` says that the client has left, or is taken to have.
-pub(super) fn is_leaving(error: &Error) -> bool {
+fn is_leaving(error: &Error) -> bool {
     matches!(error.code(), Code::ClientGone | Code::WriteTimeout)
 }
 

@@ -7,11 +7,11 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
-use super::exchange::{Announced, Task, fault, is_leaving};
+use super::exchange::{Announced, Interrupts, Task, fault, read_on};
 use super::inbound::Inbound;
 use crate::app::{
     Attachment, Checker, ClientSocket, Command, Completion, Content, Ends, Fault, File, Loss, Near, Outcome,
@@ -45,15 +45,12 @@ pub(super) async fn answer(
     queue: &Queue,
     life: &Life,
 ) -> Result<Option<Ordered>> {
-    let Task { site, progress, .. } = *task;
+    let site = task.site;
     let Announced { framing, most, .. } = announced;
     let (feed, body) =
         if announced.has_bytes() { Some(site.supplies.stream()).unzip() } else { (None, None) };
     let mut lane = Lane::offer(task, announced, body, queue, life)?;
-    let result = {
-        let listen = pin!(inbound.listen(framing, most, feed));
-        lane.run(listen).await
-    };
+    let result = lane.run(inbound.listen(framing, most, feed)).await;
     if let (Ok(()), Some(order)) = (&result, lane.order.take()) {
         return Ok(Some(Ordered { order, near: lane.near }));
     }
@@ -62,20 +59,15 @@ pub(super) async fn answer(
             let (feed, stream) = site.supplies.stream();
             lane.near.tunnel(stream);
             lane.tunnels = true;
-            let listen = pin!(inbound.listen(BodyFraming::Tunnel, None, Some(feed)));
-            lane.run(listen).await
+            lane.run(inbound.listen(BodyFraming::Tunnel, None, Some(feed))).await
         }
         result => result,
     };
-    if let Err(error) = &result {
-        lane.read_on(error).await;
+    if let (Err(error), Sending::Stream { leave, .. }) = (&result, &lane.sending) {
+        let go_on = |context: &mut Context<'_>| !life.is_stopped(context);
+        read_on(task, error, leave, None, &mut lane.outgoing, go_on).await;
     }
     lane.end(&result);
-    if result.is_err() && lane.ends_visibly() {
-        // A reset could overtake what was sent before, such as the last events of a stream.
-        progress.close(true);
-        return Ok(None);
-    }
     result.map(|()| None)
 }
 
@@ -122,10 +114,8 @@ struct Lane<'a> {
     tunnels: bool,
     /// What was written and is not with the kernel may hold a connection to an origin.
     feeds: bool,
-    /// What the engine was sending has failed, and all that came of it before is with the kernel.
-    source_failed: bool,
-    /// Runs when everything is to end and the last frames are on their way. On the heap, because that is once in its life.
-    stop: Option<Box<Watch>>,
+    /// The body was ended early, and its last frames are on their way.
+    ended: bool,
     /// What the application wants in place of an answer of its own.
     order: Option<Box<RelayOrder>>,
 }
@@ -175,68 +165,29 @@ impl<'a> Lane<'a> {
             over: None,
             tunnels: false,
             feeds: false,
-            source_failed: false,
-            stop: None,
+            ended: false,
             order: None,
         })
     }
 
     /// Goes on until the exchange is over, or changes to another protocol.
-    async fn run(&mut self, mut listen: Pin<&mut impl Future<Output = Error>>) -> Result<()> {
-        let mut trouble: Option<Error> = None;
-        poll_fn(|context| {
-            self.check_stop(context)?;
-            if trouble.is_none() {
-                if let Poll::Ready(error) = listen.as_mut().poll(context) {
-                    trouble = Some(error);
-                }
-            }
-            match &trouble {
-                Some(error) => Poll::Ready(Err(error.clone())),
-                None => self.poll(context),
-            }
-        })
-        .await
-    }
-
-    /// When everything is to end, a body of frames ends behind the last one that was taken, and anything else at once.
-    fn check_stop(&mut self, context: &mut Context<'_>) -> Result<()> {
-        if let Some(stop) = &mut self.stop {
-            if stop.poll_expired(context).is_ready() {
-                return Err(Code::Draining.error("the client took its last bytes too slowly"));
-            }
-            return Ok(());
-        }
-        if !self.life.is_stopped(context) {
-            return Ok(());
-        }
-        if !matches!(self.sending, Sending::Stream { rest: Some(_), framed: true, .. }) {
-            return Err(Code::Draining.error("the time for requests to finish is over"));
-        }
-        self.outgoing.end_early(true);
-        self.task.progress.close(true);
-        self.stop = Some(Box::new(Watch::started(Some(self.task.site.config.linger))));
-        Ok(())
+    async fn run(&mut self, listen: impl Future<Output = Error>) -> Result<()> {
+        let mut listen = pin!(listen);
+        let mut interrupts = Interrupts::default();
+        let Task { site, progress, .. } = *self.task;
+        let result =
+            poll_fn(|context| match interrupts.poll(context, site, progress, self.life, listen.as_mut()) {
+                Poll::Ready(error) => Poll::Ready(Err(error)),
+                Poll::Pending => self.poll(context),
+            })
+            .await;
+        result.map_err(|error| interrupts.explain(error))
     }
 
     /// Whether the client sees by the framing that what it has is not the whole, however the connection ends.
     fn ends_visibly(&self) -> bool {
-        self.source_failed
-            && self.task.progress.status().is_some()
+        self.task.progress.status().is_some()
             && matches!(self.checker.rest(), Ok(BodyFraming::Length(_) | BodyFraming::Chunked))
-    }
-
-    /// Where the client left: reads on, so that the origin can finish, what the engine was sending.
-    async fn read_on(&mut self, error: &Error) {
-        let Sending::Stream { leave, .. } = &self.sending else { return };
-        if !is_leaving(error) {
-            return;
-        }
-        let Some(draining) = leave.begin(&self.task.site.supplies.meter) else { return };
-        let Some(supply) = self.outgoing.detach() else { return };
-        let life = self.life;
-        // On the heap, because few clients leave.
-        Box::pin(draining.run(supply, |context| !life.is_stopped(context))).await;
     }
 
     /// Tells the application how it ended.
@@ -275,6 +226,8 @@ impl<'a> Lane<'a> {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let is_framed = matches!(self.sending, Sending::Stream { rest: Some(_), framed: true, .. });
+        self.task.check_or_end(is_framed, &mut self.ended, &mut self.outgoing)?;
         loop {
             if self.poll_commands(context)? == Some(Over::Aborted) {
                 return Poll::Ready(self.break_off(context));
@@ -286,7 +239,9 @@ impl<'a> Lane<'a> {
             let sent = self.outgoing.poll_send(context, &self.task.client.connection);
             self.note_written();
             let sent = sent.map_err(|error| {
-                self.source_failed = matches!(error, SendFault::Source(_));
+                if matches!(error, SendFault::Source(_)) && self.ends_visibly() {
+                    self.task.progress.end_visibly();
+                }
                 fault(error)
             })?;
             if self.checker.has_switched() && !self.tunnels {
