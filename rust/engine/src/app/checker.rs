@@ -29,7 +29,7 @@ enum State {
     },
     Chunked(Box<Chunked>),
     UntilClose,
-    /// Chunks that somebody else makes.
+    /// Chunks that the engine makes.
     Framed,
     /// After 101: bytes of another protocol, both ways.
     Switched,
@@ -47,7 +47,7 @@ pub struct Checker {
     head: Vec<u8>,
     is_head_request: bool,
     may_switch: bool,
-    /// The final status, and whether the connection may be used again behind it.
+    /// The final status, and whether the connection may be used again after it.
     end: Option<(u16, bool)>,
     continued: bool,
     /// Bytes of heads, also of interim responses.
@@ -68,12 +68,12 @@ impl Checker {
         }
     }
 
-    /// Looks at bytes that the application has written, and returns how many of them are to be sent: all, but for those
-    /// that follow a head that no body belongs to.
+    /// Looks at bytes that the application has written, and returns how many of them are to be sent: all, unless they
+    /// follow a head that has no body.
     ///
     /// # Errors
-    /// `BAD_RESPONSE`, in the words of what is wrong: a head that is none, more bytes than the framing has, a 101 that
-    /// nobody has asked for. The response cannot be saved then, and nothing more may be fed.
+    /// `BAD_RESPONSE`: the head is malformed, there are more bytes than the framing has, or a 101 was not asked for.
+    /// The response is lost then, and nothing more may be fed.
     pub fn feed(&mut self, mut bytes: &[u8]) -> Result<usize> {
         let all = bytes.len();
         while !bytes.is_empty() {
@@ -244,14 +244,14 @@ impl Checker {
         }
     }
 
-    /// Somebody else sends all that [`Checker::rest`] says is left, for hours perhaps: what is known of chunks is let go.
+    /// The engine sends all that [`Checker::rest`] says is left, for hours perhaps: the state of the chunks is dropped.
     pub fn leave_rest(&mut self) {
         if matches!(self.state, State::Chunked(_)) {
             self.state = State::Framed;
         }
     }
 
-    /// Counts payload that somebody else sends in place of the application, without its framing.
+    /// Counts payload that the engine sends in place of the application, without its framing.
     ///
     /// # Errors
     /// `BAD_RESPONSE`: it is more than the head has announced.
@@ -273,7 +273,7 @@ impl Checker {
         }
     }
 
-    /// Ends what somebody else has sent: with the last chunk, or by closing.
+    /// Ends what the engine has sent: with the last chunk, or by closing.
     ///
     /// # Errors
     /// As [`Checker::finish`].

@@ -21,7 +21,7 @@ pub struct Outcome {
 /// What became of one request.
 #[derive(Debug)]
 pub struct Ended {
-    /// Of whoever wants to hear of it.
+    /// The number of the callback that hears of it.
     pub ticket: u64,
     /// As the client has sent it.
     pub method: String,
@@ -68,7 +68,7 @@ impl Ended {
     }
 }
 
-/// Those that wait to be told.
+/// The results that wait to be taken.
 #[derive(Debug, Default)]
 pub(super) struct Untold {
     waiting: Vec<Ended>,

@@ -1,10 +1,10 @@
 //! One exchange between a client's connection and the application: what each tells the other, and who waits.
 //!
-//! [`Near`] is held by the task of the client's connection, [`Far`] by whoever speaks for the application, on any
-//! thread. From the application come [`Command`]s, in order; it hears that the client is lost, how much the kernel has
-//! taken, and what became of what the engine has sent for it. The request's body goes to it as a [`Stream`] beside
-//! this. The invariants: bytes count as unsent until the kernel took them; a half that goes without a word is told
-//! to the other as a failure, never as an end.
+//! [`Near`] is held by the task of the client's connection, [`Far`] by the application's side, on any thread. From the
+//! application come [`Command`]s, in order; it hears that the client is lost, how much the kernel has taken, and what
+//! became of what the engine has sent for it. The request's body goes to it as a [`Stream`] beside this. The
+//! invariants: bytes count as unsent until the kernel took them; a half that goes without a word is told to the other
+//! as a failure, never as an end.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -24,14 +24,14 @@ use crate::relay_spec::Relay;
 use crate::stream::Stream;
 use crate::sync::{Arc, Mutex, lock};
 
-/// Bytes that belong to somebody who is told by the drop that they are no longer needed.
+/// Bytes of another owner, which are released by the drop.
 pub type Foreign = Box<dyn AsRef<[u8]> + Send + Sync>;
 
 /// Bytes that the application has written.
 pub enum Content {
-    /// Of their own.
+    /// Owned by the engine.
     Bytes(Vec<u8>),
-    /// Of somebody else.
+    /// Of another owner.
     Foreign(Foreign),
 }
 
@@ -91,8 +91,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// It will not be carried out. Whoever waits for the end of what it was to send hears why, and whether some of the head
-    /// had left.
+    /// It will not be carried out. The completion of what it was to send hears why, and whether some of the head had left.
     pub(crate) fn forsake(self, error: Option<Error>, begun: bool) {
         let rest = match self {
             Self::Attach(Attachment { rest, .. }) => rest,
@@ -111,18 +110,18 @@ impl Command {
 pub struct Attachment {
     /// What is sent.
     pub stream: Stream,
-    /// Who hears of the end where it is all that is left of the body, and then the application need not wait for it.
-    /// `None`: it is a part, the application goes on behind it, and hears of it by [`News::outcome`].
+    /// Hears of the end if the stream is all that is left of the body; the application need not wait for it. `None`:
+    /// it is a part, the application goes on after it, and hears of it by [`News::outcome`].
     pub rest: Option<Completion>,
     /// What is done besides with the events of one that is cut into them.
     pub policy: Option<Plain<Policy>>,
     /// What sees it.
     pub inspector: Option<Inspector>,
-    /// In a worker process: what says to another one who hears of the end, where this one does not live to see it.
+    /// In a worker process: tells another worker what to report at the end, if this one has gone by then.
     pub account: Option<Vec<u8>>,
 }
 
-/// One who has been let in to a topic, whom the engine serves in the application's place, to the end of the response.
+/// A subscriber of a topic, which the engine serves in the application's place to the end of the response.
 #[cfg(not(loom))]
 #[derive(Debug)]
 pub struct Subscription {
@@ -226,7 +225,7 @@ impl State {
         }
     }
 
-    /// Whether what is done from now on is for nobody.
+    /// Whether what is done from now on has no effect.
     fn is_over_for_good(&self) -> bool {
         self.lost.is_some() || self.over == Some(Over::Aborted)
     }
@@ -297,7 +296,7 @@ impl Near {
             why = state.loss();
             state.far.clone()
         });
-        // What belongs to somebody else is let go of with the lock open.
+        // Bytes of other owners are dropped without the lock.
         for command in left {
             command.forsake(why.0.clone(), why.1);
         }
@@ -413,7 +412,7 @@ impl Far {
         self.queue(Command::Attach(attachment));
     }
 
-    /// Lets the engine serve one who has been let in to a topic; that begins as bytes leave.
+    /// Lets the engine serve a subscriber of a topic; that begins as bytes leave.
     #[cfg(not(loom))]
     pub fn subscribe(&self, subscription: Subscription) {
         self.queue(Command::Subscribe(subscription));
@@ -518,7 +517,7 @@ impl Drop for Far {
         let mut deaf = None;
         let mut tunnel = None;
         change(&self.link, |state| {
-            // What the client's half says from now on is for nobody.
+            // What the client's half says from now on is not heard.
             deaf = state.far.take();
             tunnel = state.tunnel.take();
             if state.over.is_some() {

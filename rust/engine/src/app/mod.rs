@@ -1,9 +1,9 @@
-//! The application's lane: requests that somebody other than the engine answers, and what is written to them.
+//! The application's lane: requests that the application answers, and what it writes to them.
 //!
 //! The engine is a reverse proxy to the application over an exchange in memory ([`link`]). A request is offered to
-//! the [`Queue`] of its site; whoever speaks for the application takes it there and answers on its [`Far`] half. The
-//! engine checks what is written against its own framing ([`Checker`]): a response that breaks it costs the
-//! connection, and never shifts the responses behind it.
+//! the [`Queue`] of its site; the [`Dispatcher`] of the queue has it taken, by the application in this process or by
+//! a worker process, which answers on its [`Far`] half. The engine checks what is written against its own framing
+//! ([`Checker`]): a response that breaks it costs the connection, and never shifts the responses after it.
 
 mod checker;
 mod dispatcher;

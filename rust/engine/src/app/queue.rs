@@ -35,7 +35,7 @@ pub struct Request {
     pub head: Vec<u8>,
     /// Its body, if it has one, without its framing.
     pub body: Option<Stream>,
-    /// Whether the head has announced chunks, which whoever hands the body on must write.
+    /// Whether the head has announced chunks: the body is then handed on in chunks.
     pub chunked: bool,
     /// Where it comes from.
     pub ends: Ends,
@@ -94,11 +94,11 @@ pub struct QueueStats {
     pub taken: u64,
     /// Requests so far that were refused, because too many waited or none were taken any more.
     pub refused: u64,
-    /// Requests so far that nobody had taken when their client left.
+    /// Requests so far whose client left before they were taken.
     pub withdrawn: u64,
-    /// Requests so far that nobody had taken when their time was up.
+    /// Requests so far whose time was up before they were taken.
     pub expired: u64,
-    /// Ends of requests so far that nobody was told of.
+    /// Results of requests so far that were dropped, because too many waited to be taken.
     pub untold: u64,
     /// For how long the dispatcher, or each of its worker processes, has owed a sign; zero if none is owed.
     pub owed: Duration,
@@ -113,8 +113,8 @@ pub struct QueueStats {
 pub struct Place(u64);
 
 impl Queue {
-    /// A queue in which at most `bound` requests wait, each for no longer than `limit`. The time is kept by whoever
-    /// offers them. What became of others waits in `untold` bytes at most.
+    /// A queue in which at most `bound` requests wait, each for no longer than `limit`. The caller of
+    /// [`Queue::offer`] keeps the time. Results of other requests take `untold` bytes at most until they are taken.
     pub fn new(bound: usize, limit: Option<Duration>, untold: usize) -> Self {
         let state = State {
             waiting: BTreeMap::new(),
@@ -169,7 +169,7 @@ impl Queue {
     /// Puts a request into the queue.
     ///
     /// # Errors
-    /// `APP_BUSY`: too many wait. `DRAINING`: nobody takes requests any more.
+    /// `APP_BUSY`: too many wait. `DRAINING`: the queue is closed.
     pub fn offer(&self, request: Request) -> Result<Place> {
         let mut state = lock(&self.state);
         let refusal = if !state.open {
@@ -211,7 +211,7 @@ impl Queue {
         taken.map(|(_, (_, request))| request)
     }
 
-    /// Takes a request back that nobody has taken, because its client has left; whether there was one.
+    /// Takes back a request that was not taken yet, because its client has left; whether it was there.
     pub fn withdraw(&self, place: Place) -> bool {
         self.take_back(place, |state| &mut state.withdrawn)
     }
@@ -292,12 +292,12 @@ impl Queue {
         &self.reports
     }
 
-    /// Refuses requests from now on. Those that wait can still be taken.
+    /// Refuses requests from now on. Waiting requests can still be taken.
     pub fn close(&self) {
         lock(&self.state).open = false;
     }
 
-    /// Refuses requests from now on, and those that wait.
+    /// Refuses requests from now on, and the waiting ones.
     pub fn abandon(&self) {
         self.reports.listen(None);
         let (waiting, dispatcher, asking) = {

@@ -33,11 +33,11 @@ pub trait RemoteEdge: fmt::Debug + Send + Sync {
 /// What is to be fetched.
 #[derive(Debug)]
 pub struct Order {
-    /// Describes what is fetched from, to whoever makes a [`Plan`](crate::workers::Plan) of that.
+    /// Describes the relay to the edge, which makes a plan of it.
     pub plan: Vec<u8>,
     /// A token, case-sensitive.
     pub method: String,
-    /// What stands behind the method.
+    /// The request target, as it follows the method.
     pub target: String,
     /// Names and values, in order.
     pub fields: Arc<Fields>,
@@ -103,17 +103,17 @@ impl Expected {
         true
     }
 
-    /// What was seen, once it is over; none where nobody could say.
+    /// What was seen, once it is over; `None` if the edge has not told.
     pub fn report(&mut self) -> Option<&Report> {
         self.is_over();
         self.report.as_ref()
     }
 }
 
-/// Who wants to be let in to a topic.
+/// A request to subscribe to a topic.
 #[derive(Debug)]
 pub struct Subscribing {
-    /// Describes hub and terms, to whoever makes a [`Plan`](crate::workers::Plan) of that.
+    /// Describes hub and terms to the edge, which makes a plan of it.
     pub plan: Vec<u8>,
     /// The name of the topic.
     pub topic: String,
@@ -123,7 +123,7 @@ pub struct Subscribing {
     pub tenant: Option<String>,
     /// Where it comes from, where that is limited.
     pub address: Option<String>,
-    /// How long it may go on, where somebody says so meanwhile.
+    /// How long it may go on, if that is renewed meanwhile.
     pub lease: Option<Lease>,
 }
 

@@ -51,7 +51,7 @@ impl Reports {
         Self { state: Arc::new(Mutex::new(State::default())), most }
     }
 
-    /// Names the waker of the task that takes reports. `None`: there is none any more.
+    /// Names the waker of the task that takes reports; `None` if that task has ended.
     pub(super) fn listen(&self, waker: Option<&Waker>) {
         let previous = std::mem::replace(&mut lock(&self.state).taker, waker.cloned());
         drop(previous);
@@ -83,7 +83,7 @@ impl Reports {
         std::mem::take(&mut lock(&self.state).faults)
     }
 
-    /// Tells, under the name of `ticket`, what becomes of a stream that the engine sends.
+    /// Reports, under the name of `ticket`, the outcome of a stream that the engine sends.
     pub fn completion(&self, ticket: u64) -> Completion {
         Completion { told: Some(Told::Reports(self.clone())), ticket, is_awaited: true }
     }
@@ -176,7 +176,7 @@ impl Completion {
         Self { told: Some(Told::Other(Box::new(tell))), ticket: 0, is_awaited: true }
     }
 
-    /// By which whoever is told knows it.
+    /// The ticket that the outcome is reported under.
     #[cfg(not(loom))]
     pub(crate) fn ticket(&self) -> u64 {
         self.ticket

@@ -1,6 +1,7 @@
-//! Whether whoever takes requests still does: it is asked for a sign, and gives one whenever it looks for requests.
+//! Whether requests are still taken: a dispatcher is asked for a sign, and gives one whenever it looks for
+//! requests.
 //!
-//! That no request waits says nothing of a loop that hangs: the next one would.
+//! An empty queue does not show that an event loop lives: the next request would wait.
 
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};

@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 const LEAST: Duration = Duration::from_secs(1);
 
 impl Task<'_> {
-    /// The request, as whoever decides about it sees it. `target` is in origin-form.
+    /// The request, as the gate's decision sees it. `target` is in origin-form.
     pub(super) fn asked<'a>(&'a self, target: &'a str, prefix: &'a str) -> Asked<'a> {
         Asked {
             method: self.incoming.method(),
@@ -49,7 +49,7 @@ pub(super) fn look(gate: &Gate, asked: &Asked<'_>, task: &Task<'_>) -> Result<Op
 /// Lets in what runs for longer than a moment. `pass`: what was decided at once.
 ///
 /// # Errors
-/// It is refused, or nobody has decided; or the client left, or everything ends.
+/// The request is refused, there was no decision, the client left, or the site is stopped.
 pub(super) async fn admit(
     gate: &Gate,
     asked: &Asked<'_>,

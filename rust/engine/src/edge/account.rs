@@ -1,5 +1,5 @@
-//! What is noted of an exchange on a native route for whoever keeps accounts of it, or counts what its responses say. Its
-//! end is told once, also of one that is dropped with the engine.
+//! The result of an exchange that the engine answers alone: for the application's completion callback, and for
+//! inspection. It is reported once, even if the engine is closed first.
 
 use std::time::Instant;
 
@@ -13,15 +13,15 @@ use crate::stream::{ResponseHead, Timings};
 use crate::sync::{Mutex, lock};
 use crate::wire::Incoming;
 
-/// An exchange that somebody wants to know of.
+/// An exchange whose result is reported.
 #[derive(Debug)]
 pub(super) struct Account<'a> {
-    /// Who is told.
+    /// Where the result goes, and its ticket.
     queue: Option<(&'a Queue, u64)>,
     client: &'a Client,
     incoming: &'a Incoming,
     progress: &'a Progress,
-    /// Of the origin's head, and when that came.
+    /// The timings of the origin's head, whether its connection was reused, and when it came.
     head: Mutex<Option<(Timings, bool, Instant)>>,
     inspector: Mutex<Option<Inspector>>,
     is_closed: bool,

@@ -1,4 +1,4 @@
-//! What the edge says for itself: refusals that a client can read, as application/problem+json (RFC 9457).
+//! The refusals of the edge itself, as application/problem+json (RFC 9457).
 //!
 //! The body never says where an origin is, nor repeats an error's detail, which may: that goes to the log.
 
@@ -9,10 +9,10 @@ use crate::clock;
 use crate::error::Error;
 use crate::hub::quoted;
 
-/// Long enough for a burst to pass, short enough that nobody gives up. In seconds.
+/// In seconds: long enough for a burst to pass, short enough that a viewer waits. Arbitrary.
 const RETRY_AFTER: &str = "Retry-After: 1\r\n";
 
-/// As the edge answers for `error` in the place of an application.
+/// The answer for `error`, in the place of the application's.
 pub(crate) fn refused(error: &Error, head_only: bool) -> Vec<u8> {
     refusal(error, None, true, head_only)
 }
@@ -52,7 +52,8 @@ pub(super) fn refusal(error: &Error, denial: Option<&Denial>, close: bool, head_
     answer
 }
 
-/// The phrases of the statuses that [`crate::Code::status`] knows, and of those that a hook may well choose (RFC 9110, section 15).
+/// The reason phrases of the statuses of [`crate::Code::status`], and of statuses that a hook is likely to choose (RFC
+/// 9110, section 15).
 fn reason(status: u16) -> &'static str {
     match status {
         400 => "Bad Request",

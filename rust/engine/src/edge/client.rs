@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection.
+//! The client of a connection.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,10 +11,10 @@ use crate::sys::descriptor::set_option;
 /// A client, and the connection to it.
 #[derive(Debug)]
 pub(super) struct Client {
-    /// Shared with who may write to it past what sends a response.
+    /// Shared with a topic, which may write events past the response's own sending.
     pub(super) connection: Arc<Connection>,
     pub(super) addresses: Addresses,
-    /// What counts as one client, of which it is a part; none on a Unix socket.
+    /// The network that the limits count as one client; `None` on a Unix socket.
     pub(super) network: Option<IpAddr>,
     is_proven: AtomicBool,
     /// On its address's account, where that has a limit.

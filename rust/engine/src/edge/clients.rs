@@ -1,6 +1,6 @@
 //! How much one client may take: connections and requests, counted by its address.
 //!
-//! The invariant: what is known is no more than what is open, because whoever has nothing is forgotten.
+//! The invariant: an address with no open connection and no request takes no memory.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

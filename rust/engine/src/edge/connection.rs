@@ -28,7 +28,7 @@ use crate::wire::Incoming;
 /// The status in the log of a request that the application has closed the connection on instead of an answer, as nginx's.
 const UNANSWERED: u16 = 444;
 
-/// What becomes of the connection after an exchange.
+/// The next step of the connection after an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     /// Another request.

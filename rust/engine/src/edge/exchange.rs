@@ -27,15 +27,15 @@ pub(super) struct Task<'a> {
     pub(super) client: &'a Client,
     pub(super) incoming: &'a Incoming,
     pub(super) progress: &'a Progress,
-    /// Where somebody wants to know of it.
+    /// Takes the result, if it is reported.
     pub(super) account: Option<&'a Account<'a>>,
     /// The client offers to switch to WebSocket.
     pub(super) is_tunnel: bool,
-    /// What stands for the target that was asked for, if that is not it.
+    /// The target without the parts that the gate has used, such as a token in its query.
     pub(super) stripped: Option<String>,
     /// The target at the origin, where the application has said it.
     pub(super) target_at: Option<&'a str>,
-    /// What has let the request in, if anything decides that.
+    /// Decides whether the request is let in, if the route has a gate.
     pub(super) gate: Option<&'a Gate>,
 }
 
@@ -66,7 +66,7 @@ impl Announced {
     }
 }
 
-/// A client that has left, for whom the origin's response is read on all the same.
+/// The origin's response is read on, although the client has left.
 pub(super) type Left = Option<Box<Draining>>;
 
 impl<'a> Task<'a> {
@@ -158,7 +158,7 @@ fn check_open(site: &Site) -> Result<()> {
     Ok(())
 }
 
-/// From now on an exchange is told when everything is to end.
+/// From now on the exchange is told when the site is closed.
 pub(super) fn live(site: &Site) -> Result<Life> {
     let life = Life::new(&site.clock);
     // Looked at after the clock knows of this exchange, as it is set before the clock tells: one of the two is seen.
@@ -240,7 +240,7 @@ pub(super) async fn at_once<T>(work: impl FnOnce(&mut Context<'_>) -> T) -> T {
 }
 
 /// Sends the head that is in `outgoing` and the body that is attached to it, or goes on with that. The future ends when all
-/// of it is with the kernel. `leave`: what becomes of the rest when the client leaves.
+/// of it is with the kernel. `leave`: whether the rest is read on if the client leaves.
 ///
 /// # Errors
 /// What went wrong.
@@ -268,7 +268,7 @@ pub(super) async fn send(
     .await;
     task.note_sent(outgoing);
     if sent.is_err() && !outgoing.has_begun() {
-        // Nobody has seen the head: who has not left can still be told what went wrong.
+        // The client has not seen the head, and can still be told what went wrong.
         task.progress.begin(0);
         task.progress.set_payload(0);
     }

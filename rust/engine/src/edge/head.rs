@@ -21,7 +21,7 @@ pub(super) enum Persistence {
 }
 
 impl Persistence {
-    /// For a connection of HTTP/1.`minor_version` that ends behind the response, or goes on.
+    /// For a connection of HTTP/1.`minor_version` that ends after the response, or goes on.
     pub(super) fn of(closes: bool, minor_version: u8) -> Self {
         match (closes, minor_version) {
             (true, _) => Self::Close,
@@ -41,8 +41,8 @@ pub struct RelayedHead {
 }
 
 /// The head of the response `head` to a request of `method` in HTTP/1.`minor_version`, for an application that relays it
-/// with URLs of the origin as `redirects` says, and lets the engine send what follows, event streams by `policy`. `closes` if the connection is to end behind it in any
-/// case.
+/// with URLs of the origin as `redirects` says, and lets the engine send what follows, event streams by `policy`. `closes`:
+/// the connection ends after the response.
 ///
 /// # Errors
 /// As [`body_of`].
@@ -70,7 +70,7 @@ pub(super) fn is_events(head: &Head, framing: BodyFraming) -> bool {
     matches!(framing, BodyFraming::Chunked | BodyFraming::UntilClose) && is_event_stream(head)
 }
 
-/// The bytes of the head. `fields` are end-to-end; `defaults` stand where there is none of their name, and no edit of it.
+/// The bytes of the head. `fields` are end-to-end. A default is written if neither a field nor an edit has its name.
 pub(super) fn encode<'a>(
     (status, reason): (u16, &[u8]),
     fields: impl Iterator<Item = (&'a [u8], Cow<'a, [u8]>)>,

@@ -1,9 +1,8 @@
-//! What clients have begun to send and nobody has taken yet: heads that are not complete, and bytes that follow the request
-//! that is being answered.
+//! The memory of bytes that wait: incomplete heads, and bytes after the request that is being answered.
 //!
-//! They have a small budget of their own, so that clients who never finish cannot take the memory of those who do. Beyond
-//! it the one that has held the most bytes for the longest is evicted. The invariant: what is registered never exceeds the
-//! budget by more than one read.
+//! It has a small budget, so that clients that never finish a head cannot take the memory of the others. Over budget, the
+//! client that has held the most bytes for the longest is evicted. The invariant: the budget is never exceeded by more
+//! than one read.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -53,7 +52,7 @@ pub(super) struct Waiting<'a> {
 }
 
 impl Heads {
-    /// Of an engine whose memory is `pool`. Half of what only heads may take: the other half is for those that come in one
+    /// Of an engine whose memory is `pool`. Half of what only heads may take: the other half is for heads that come in one
     /// read. At least one region, which is four of the largest heads that are allowed by default.
     pub fn new(pool: &Pool) -> Self {
         Self { budget: (pool.heads() / 2).max(REGION), state: Mutex::default(), evicted: AtomicU64::new(0) }
@@ -87,7 +86,7 @@ impl State {
         }
         let now = Instant::now();
         let cost = |(key, entry): (&Key, &Arc<Entry>)| {
-            // At least a microsecond: of those that have just begun, the largest goes.
+            // At least a microsecond: of the heads that have just begun, the largest is evicted.
             let age = now.saturating_duration_since(key.0).max(Duration::from_micros(1));
             age.as_micros() * entry.bytes() as u128
         };
@@ -138,7 +137,8 @@ impl Waiting<'_> {
         };
         self.heads.evicted.fetch_add(evicted.len() as u64, Ordering::Relaxed);
         for entry in evicted {
-            // Taken under the lock after the flag was set: whoever registers later sees the flag.
+            // Taken under the lock after the flag was set: a task that registers later sees the
+            // flag.
             let waker = lock(&entry.waker).take();
             if let Some(waker) = waker {
                 waker.wake();

@@ -1,7 +1,7 @@
 //! What a client sends: request heads, bodies, and whether it is still there.
 //!
-//! One connection has one [`Inbound`] for its life. Bytes behind the request that is being answered are held, at most
-//! one read of them, until their turn comes.
+//! One connection has one [`Inbound`] for its life. Bytes after the request that is being answered are kept, at most
+//! one read of them, until that request is answered.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -24,8 +24,7 @@ use crate::wire::{BodyFraming, Decoder, Incoming, IncomingScanner};
 /// call a second is nothing beside what a client that has left keeps occupied meanwhile.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Reads of one turn of bytes that nobody wants, so that a client that sends them without end leaves the thread to others.
-/// Arbitrary.
+/// Reads of discarded bytes in one turn, so that a client that sends without end leaves the thread to others. Arbitrary.
 const DISCARDED_AT_ONCE: usize = 16;
 
 /// The reading half of a connection.
@@ -56,13 +55,13 @@ impl<'a> Inbound<'a> {
         std::mem::take(&mut self.received)
     }
 
-    /// Whether bytes are here that nobody has taken: of the body that is awaited, or of the next request.
+    /// Whether unread bytes are here: of the body that is awaited, or of the next request.
     pub(super) fn has_begun(&self) -> bool {
         self.held.is_some()
     }
 
-    /// Whether nothing of the next request is here. The empty line that old clients send behind a body is none of it
-    /// (RFC 9112, section 2.2), and would otherwise start the clock of a head that never comes.
+    /// Whether no byte of the next request is here. The empty line that old clients send after a body does not count
+    /// (RFC 9112, section 2.2): it would start the clock of a head that never comes.
     pub(super) fn is_idle(&self) -> bool {
         self.held.as_ref().is_none_or(|held| b"\r\n".starts_with(held))
     }
@@ -79,7 +78,7 @@ impl<'a> Inbound<'a> {
     pub(super) async fn head(&mut self) -> Result<Option<Incoming>> {
         let head = self.find_head().await;
         if head.is_err() {
-            // Whoever is refused keeps nothing of the memory that others may wait for.
+            // A refused client keeps no memory that others may wait for.
             self.forget();
         }
         head
@@ -192,7 +191,7 @@ impl<'a> Inbound<'a> {
                 // The end of a tunnel from this side; what comes from the other is still on its way.
                 Some(hung_up(self.connection).await)
             }
-            // Nobody wants the rest of it.
+            // The rest of the body is not read.
             Err(error) if error.code() == Code::StreamClosed => Some(hung_up(self.connection).await),
             Err(error) => {
                 feed.fail(error.clone());
@@ -265,7 +264,7 @@ impl<'a> Inbound<'a> {
     }
 
     async fn watch(&mut self) -> Result<Error> {
-        // A little of what comes behind the request is read too: that the client has left stands behind it.
+        // A little of what follows the request is read too: the client's disconnect comes after it.
         while self.held.is_none() {
             self.reader.readable(self.connection, None, Code::RequestTimeout, || true).await?;
             if let Read::End { .. } = self.reader.read_on(self.connection, &mut self.held).await? {

@@ -1,5 +1,5 @@
-//! Answers a request from the application: offers it, checks what is written, and sends it. What the application leaves to
-//! a relay before it has written anything is the engine's from then on ([`Ordered`]).
+//! Answers a request from the application: offers it, checks what is written, and sends it. A relay that the application
+//! orders before it has written anything is the engine's from then on ([`Ordered`]).
 //!
 //! The connection's task does both ways of an exchange. What the application writes is sent once the
 //! [`Checker`] has seen it, and what breaks the response's own framing ends the connection. An exchange is over when
@@ -75,13 +75,14 @@ pub(super) async fn answer(
 #[derive(Debug)]
 enum Sending {
     Nothing,
-    /// A stream, behind so many bytes of earlier ones; who hears of its end if it is all that is left of the body.
+    /// A stream after `before` bytes of earlier streams; `rest` is told of its end if it is all that is left of
+    /// the body.
     Stream {
         before: u64,
         rest: Option<Completion>,
-        /// It can be ended behind any of its frames: nobody was told how long it is.
+        /// It can be ended after any of its frames: no length was announced.
         framed: bool,
-        /// What becomes of it when the client leaves.
+        /// Whether it is read on when the client leaves.
         leave: Leave,
     },
     /// On the heap: it is twice as large as what a stream needs, which stays for longer.
@@ -463,7 +464,8 @@ impl<'a> Lane<'a> {
         self.outgoing.begin_life(self.life);
     }
 
-    /// From here on a file is sent, whose bytes nobody looks at: only a framing that needs no look will do.
+    /// From here on a file is sent, whose bytes do not pass the engine: only a framing by length or by the
+    /// end of the connection will do.
     fn attach_file(&mut self, file: File) -> Result<()> {
         if self.checker.drops_body() {
             return self.finish_sending(0, None);

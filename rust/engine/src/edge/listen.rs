@@ -1,4 +1,4 @@
-//! Listeners: sockets of our own making or somebody else's, and the task that accepts.
+//! Listeners: sockets that the engine opens or is given, and the task that accepts.
 //!
 //! One listener hands out to the thread with the fewest connections. `SO_REUSEPORT` would spread them by a hash that is
 //! blind to how long they last.
@@ -74,7 +74,8 @@ impl Listener {
         Self::ready(open(), &address.to_string())
     }
 
-    /// Listens to a Unix socket. One that nobody listens to any more is replaced, and no file of another kind is.
+    /// Listens to a Unix socket. A socket file that no process listens to is replaced; a file of another kind is
+    /// not.
     ///
     /// # Errors
     /// `LISTEN_FAILED`.
@@ -219,7 +220,7 @@ fn hand_out(site: &Arc<Site>, threads: &Threads, socket: Socket, addresses: Addr
     let counted = match site.clients.connect(addresses.ip()) {
         Ok(counted) => counted,
         Err(error) => {
-            // As far as the socket takes it: nobody waits for a client that has too many.
+            // As far as the socket takes it: a client with too many connections is not waited for.
             let answer = refused(&error, false);
             let _ = socket.option(|socket| socket.send_with_flags(&answer, libc::MSG_NOSIGNAL));
             return;

@@ -17,7 +17,7 @@ use crate::clock::stamp;
 use crate::error::{Code, Result};
 use crate::wire::{Incoming, shown};
 
-/// How long a line may wait for others to be written with it. Arbitrary; nobody reads faster.
+/// How long a line may wait, to be written together with others. Arbitrary.
 const DELAY: Duration = Duration::from_millis(100);
 
 /// Bytes that may wait: some 10,000 lines, for a disk that pauses.
@@ -51,7 +51,7 @@ pub(super) struct Entry<'a> {
     pub(super) incoming: Option<&'a Incoming>,
     /// What the client got; 499 if it left before a head.
     pub(super) status: u16,
-    /// Bytes behind the head that were sent.
+    /// Bytes after the head that were sent.
     pub(super) bytes: u64,
     pub(super) elapsed: Duration,
     pub(super) route: Option<&'a str>,
@@ -126,7 +126,7 @@ fn hold(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 impl Shared {
-    /// Waits for lines, and takes them: how many were dropped behind them, and whether more may come.
+    /// Waits for lines, and takes them: how many were dropped after them, and whether more may come.
     fn next(&self) -> (Vec<u8>, u64, bool) {
         let mut state = hold(&self.state);
         while state.lines.is_empty() && !state.closed {

@@ -1,5 +1,5 @@
-//! A body on a tenant's account, for whoever sends it: counted as it goes, sent no faster than the tenant may have it, and ended
-//! when the tenant has had all that it may.
+//! A body on a tenant's account: counted as it is sent, no faster than the tenant's rate, and ended when the tenant's quota
+//! is used up.
 
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::net::{Payload, Source, Supply, Watch};
 pub(super) struct Metered {
     supply: Supply,
     allotment: Allotment,
-    /// What of the bytes that the body has written itself is counted.
+    /// Bytes that the body has written itself, and that are counted.
     aside: u64,
     /// Nothing more is given before.
     waits: bool,

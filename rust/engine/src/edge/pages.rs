@@ -1,7 +1,7 @@
-//! Pages about the engine itself, for those who operate it: whether it is well, whether it takes work, and its metrics.
+//! Pages about the engine itself, for its operator: health, readiness and metrics.
 //!
-//! A service of a site like any other, so that who asks for them is held to the same rules and limits; what stands on
-//! them is somebody else's to say ([`Exhibit`]). They change nothing, and are found with and without a common prefix.
+//! A service of a site like any other, with the same rules and limits. An [`Exhibit`] writes the pages. They change
+//! nothing, and are found with and without a common prefix.
 
 use std::fmt;
 use std::pin::Pin;
@@ -12,8 +12,7 @@ use crate::error::Result;
 use crate::relay_spec::RouteLimits;
 use crate::wire::Incoming;
 
-/// Before the names of pages, for those who have several services behind one address. What scrapers ask for by default
-/// has none.
+/// The optional prefix of the pages' names, for several services at one address. Scrapers ask without it by default.
 const PREFIX: &str = "/penstock";
 
 /// A page.
@@ -80,8 +79,8 @@ impl Pages {
         Self { location: Location::new(NAME.to_owned(), pattern, limits, None), exhibit }
     }
 
-    /// Counts a request for a page that takes memory to be sent, until what it returns is dropped. Whoever does not read
-    /// those keeps nobody from the others.
+    /// Counts a request for a page that takes memory to be sent, until what it returns is dropped. A client that does
+    /// not read them does not block the other pages.
     ///
     /// # Errors
     /// `TOO_MANY_REQUESTS`.

@@ -186,7 +186,7 @@ impl Progress {
         self.stopped.store(why as u8, Ordering::Relaxed);
     }
 
-    /// Notes why the request is refused, for whoever answers it.
+    /// Notes the decision that refuses the request, for its answer.
     pub(super) fn refuse(&self, refusal: Refusal) -> Error {
         if let Some(decision) = refusal.decision {
             *lock(&self.decision) = Some(decision);
@@ -241,7 +241,7 @@ impl Progress {
         }
     }
 
-    /// Whether the client may have half of something, such as an interim response: what is sent behind it would be read as
+    /// Whether the client may have half of something, such as an interim response: what is sent after it would be read as
     /// the other half.
     pub(super) fn is_torn(&self) -> bool {
         self.torn.load(Ordering::Relaxed)

@@ -114,7 +114,7 @@ impl Routes {
         for service in &self.0 {
             match service {
                 Service::Relay(_) | Service::Topics(_) => service.location().count_in(ledger),
-                // A request that asks how the engine does is none of those that it serves.
+                // A request for a status page does not count as traffic.
                 Service::Pages(_) => {}
             }
         }

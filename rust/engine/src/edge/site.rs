@@ -312,14 +312,15 @@ impl Site {
         self.begun.load(Ordering::Relaxed) && !self.is_draining()
     }
 
-    /// Has the operator told of what befell the site, by the log of whoever takes its requests.
+    /// Has `error`, which concerns the whole site, logged by the application.
     pub(super) fn report(&self, error: Error) {
         if let Some(queue) = &self.app {
             queue.reports().fault(Fault { request: None, error, is_relay: false });
         }
     }
 
-    /// Requests that are being answered. A connection that only waits for its client to close is none.
+    /// Requests that are being answered. A connection that only waits for its client to close does not
+    /// count.
     pub fn active(&self) -> usize {
         self.drain.active()
     }

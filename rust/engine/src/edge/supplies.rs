@@ -35,7 +35,7 @@ impl Supplies {
         channel(&self.pool, self.flow, &Framing::Raw, &self.meter)
     }
 
-    /// The window of a body that is read by whoever sends it.
+    /// The window of a body that is read by the task that sends it.
     pub(super) fn allowance(&self) -> Allowance {
         Allowance::new(&self.pool, self.flow, &self.meter)
     }

@@ -1,5 +1,5 @@
 //! What is counted of requests, by lane and route. Each engine thread adds to a tally of its own, without a lock and
-//! without writing memory that another one writes; they are summed when somebody asks.
+//! without writing memory that another one writes; they are summed when they are read.
 //!
 //! Names are those of routes, which an operator has declared, and never a client's. The invariant: sums never go back,
 //! also where routes are replaced, because those of one name share what is counted; and there is a bound to names.
@@ -19,7 +19,7 @@ pub enum Lane {
     Native,
     /// The application.
     App,
-    /// Nobody: the request was refused before there was a route.
+    /// The edge itself: the request was refused before it had a route.
     Edge,
 }
 
@@ -41,7 +41,7 @@ const STATUSES: [u16; 58] = [
     428, 429, 431, 451, 499, 500, 501, 502, 503, 504, 505, 506, 507, 508, 510, 511,
 ];
 
-/// In the place of those that are not among them: no response, a number that is no status, and the classes.
+/// The labels of all other statuses: no response, a number that is no status, and the classes.
 const CLASSES: [&str; 7] = ["none", "other", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
 const PLACES: usize = CLASSES.len() + STATUSES.len();

@@ -10,7 +10,7 @@ use crate::relay_spec::{Edit, RouteLimits};
 use crate::sync::Arc;
 use crate::wire::Incoming;
 
-/// Query parameters that say what the client had, for those who cannot set the field: page scripts cannot.
+/// Query parameters with the id of the client's last event, for page scripts, which cannot set the field.
 const PARAMETERS: [&str; 2] = ["lastEventId", "last-event-id"];
 
 /// A route whose paths are topics of a hub: what follows the prefix, percent-decoded, is the topic's name.

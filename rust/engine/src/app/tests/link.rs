@@ -43,7 +43,7 @@ fn reason(far: &Far) -> Code {
     error.code()
 }
 
-/// Says by its count whether somebody holds it.
+/// Shows by its count whether it is held.
 struct Held(Arc<Vec<u8>>);
 
 impl AsRef<[u8]> for Held {
@@ -100,7 +100,7 @@ fn a_stream_that_was_switched_to_is_told_once() {
     let (bell, waker) = Bell::new();
     near.tunnel(stream);
     far.listen(&waker);
-    assert_eq!(bell.rung(), 1, "it came before anybody listened");
+    assert_eq!(bell.rung(), 1, "it came before the first call of listen");
     assert!(far.take().tunnel.is_some());
     assert!(far.take().tunnel.is_none());
 }

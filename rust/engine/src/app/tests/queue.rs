@@ -190,7 +190,7 @@ fn who_takes_requests_gives_a_sign_when_asked_though_none_wait() {
     let owed = queue.stats().owed;
     assert!(queue.stats().owed > owed, "it grows while nothing is heard");
     assert_eq!(taken(&queue), None);
-    assert_eq!(asking.0.load(Ordering::Relaxed), 1, "one who asks twice is woken once");
+    assert_eq!(asking.0.load(Ordering::Relaxed), 1, "a task that asks twice is woken once");
     assert!(queue.poll_sign(&mut context).is_ready());
     let took = queue.stats().lag;
     assert!(took > owed);
@@ -211,5 +211,5 @@ fn nobody_waits_for_the_sign_of_one_that_has_gone() {
     queue.abandon();
     assert_eq!(asking.0.load(Ordering::Relaxed), 1);
     queue.ask_sign();
-    assert_eq!(queue.stats().owed, std::time::Duration::ZERO, "there is nobody to ask");
+    assert_eq!(queue.stats().owed, std::time::Duration::ZERO, "there is no dispatcher to ask");
 }

@@ -26,7 +26,7 @@ pub(crate) struct Verdict {
     pub(crate) stand: Stand,
     /// Of the final head, or 101.
     pub(crate) status: Option<u16>,
-    /// Whether it is complete, and allows another behind it.
+    /// Whether it is complete, and allows another after it.
     pub(crate) keeps_alive: bool,
     pub(crate) continued: bool,
     /// The bytes of it that a client may see at most.

@@ -4,7 +4,7 @@
 use super::response_reference::{Stand, Verdict};
 use super::{BodyFraming, Checker};
 
-/// What becomes of `pieces`, written one after the other, and the checker that has seen them.
+/// The result of `pieces`, written one after the other, and the checker that has seen them.
 pub(crate) fn write<'a>(
     is_head_request: bool,
     may_switch: bool,
@@ -62,7 +62,7 @@ pub(crate) fn assert_judged(expected: &Verdict, is_head_request: bool, may_switc
     }
 }
 
-/// Asserts that `count` bytes of somebody else's, behind `pieces` that stand as `stand` says, are taken if they fit, and
+/// Asserts that `count` bytes from another sender, after `pieces` that stand as `stand` says, are taken if they fit, and
 /// are an end if they fill what was announced.
 pub(crate) fn assert_passed(stand: Stand, count: u64, mut checker: Checker) {
     let (fits, fills) = match stand {

@@ -1,8 +1,8 @@
 //! Answers a request from an origin, without the application.
 //!
 //! The asking and the sending of the response are driven by one task, the connection's. Without a cache there is nothing
-//! between the two connections: whoever writes to the client reads the origin's, so that a chunk of the body goes from
-//! one socket to the other within one turn where both are ready.
+//! between the two connections: the task that writes to the client reads from the origin, so that a chunk of the body
+//! goes from one socket to the other within one turn if both are ready.
 
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -183,7 +183,7 @@ fn begin_hit(
 
 /// Whether all that [`begin_hit`] has begun is with the kernel, once it was offered that.
 fn is_sent(context: &mut Context<'_>, task: &Task<'_>, outgoing: &mut Outgoing) -> bool {
-    // An error is met again by whoever goes on.
+    // `send`, which goes on, meets an error again.
     let sent = matches!(outgoing.poll_send(context, &task.client.connection), Poll::Ready(Ok(())));
     task.note_sent(outgoing);
     sent
@@ -192,14 +192,14 @@ fn is_sent(context: &mut Context<'_>, task: &Task<'_>, outgoing: &mut Outgoing) 
 /// How far [`begin`] has come.
 #[derive(Debug)]
 enum Begun {
-    /// The head is in the outgoing message, with the body behind it, of events or not: [`send`] goes on.
+    /// The head is in the outgoing message, and the body after it, of events or not: [`send`] goes on.
     Body { is_events: bool, left: Left },
     /// All of it is with the kernel.
     Sent,
 }
 
-/// Relays the origin's response, up to its body; what is answered by way of a cache, to its end. Whoever sends the body
-/// for hours keeps nothing of what this took.
+/// Relays the origin's response, up to its body; what is answered by way of a cache, to its end. The sending of the
+/// body, for hours perhaps, keeps none of this state.
 ///
 /// # Errors
 /// What went wrong. If `progress` has no status then, nothing was sent.
@@ -387,12 +387,12 @@ impl Task<'_> {
     /// Looks at the body once before its head is sent.
     fn prime(&self, context: &mut Context<'_>, outgoing: &mut Outgoing) -> Result<()> {
         outgoing.prime(context).inspect_err(|_| {
-            // Nobody has seen the head: the client can still be told what went wrong.
+            // The client has not seen the head, and can still be told what went wrong.
             self.progress.begin(0);
         })
     }
 
-    /// Whether what was stored is damaged, is not stored any more therefore, and nobody has seen any of it: it is taken back.
+    /// Whether the stored response was damaged, and so removed, and the client has seen none of it: it is taken back.
     fn may_ask_again(&self, error: &Error, outgoing: &mut Outgoing) -> bool {
         error.code() == Code::CacheDamaged && self.progress.status().is_none() && outgoing.retract()
     }
@@ -529,7 +529,8 @@ impl Task<'_> {
         Ok((framing, is_events))
     }
 
-    /// Puts the head of a response into `outgoing`; `fields` are end-to-end, and `defaults` stand for those that are missing.
+    /// Puts the head of a response into `outgoing`; `fields` are end-to-end, and `defaults` are written for the fields that
+    /// are missing.
     fn put_head<'a>(
         &self,
         relay: &Relay,

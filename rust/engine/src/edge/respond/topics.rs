@@ -55,7 +55,7 @@ impl Responder for Topics {
     }
 }
 
-/// Puts the head of the answer into `outgoing`, and the subscriber behind it.
+/// Puts the head of the answer into `outgoing`, and the subscriber after it.
 ///
 /// # Errors
 /// What went wrong. Nothing was sent.
