@@ -93,17 +93,11 @@ def run_app(
     # What a site takes for the default is aiohttp's own class.
     if access_log_class is web_log.AccessLogger:
         access_log_class = OwnAccessLogger
-    given: dict[str, Any] = {"idle_timeout": keepalive_timeout, "backlog": backlog, "reuse_port": reuse_port}
-    settings = replace(edge or Edge(), **{name: value for name, value in given.items() if value is not None})
+    settings = _with(edge, idle_timeout=keepalive_timeout, backlog=backlog, reuse_port=reuse_port)
 
     async def serve() -> None:
-        main = asyncio.current_task()
-        assert main is not None  # noqa: S101 (this is its code)
-        if not isinstance(app, web.Application) and (said := foreign(app, "app")):
-            raise TypeError(said)
-        made = app if isinstance(app, web.Application) else await app
         runner = web.AppRunner(
-            made,
+            await _application(app),
             shutdown_timeout=shutdown_timeout,
             access_log_class=access_log_class or web_log.AccessLogger,
             access_log_format=access_log_format,
@@ -112,8 +106,7 @@ def run_app(
             **kwargs,
         )
         if handle_signals:
-            stop = stop_signal(status=lambda _: 1)
-            stop.add_done_callback(lambda _: main.cancel())
+            _cancel_on_signal()
         await runner.setup()
         try:
             # The pages are about the engine, which all of them have in common.
@@ -127,6 +120,26 @@ def run_app(
             await runner.cleanup()
 
     _run(serve(), loop)
+
+
+def _with(edge: Edge | None, **given: Any) -> Edge:
+    """`edge`, or the default, with the settings of `given` that are not None."""
+    return replace(edge or Edge(), **{name: value for name, value in given.items() if value is not None})
+
+
+async def _application(app: web.Application | Awaitable[web.Application]) -> web.Application:
+    if isinstance(app, web.Application):
+        return app
+    if said := foreign(app, "app"):
+        raise TypeError(said)
+    return await app
+
+
+def _cancel_on_signal() -> None:
+    """Have SIGINT and SIGTERM cancel the current task."""
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 (this is its code)
+    stop_signal(status=lambda _: 1).add_done_callback(lambda _: task.cancel())
 
 
 async def _start(sites: Iterable[Site], print: Callable[..., None] | None) -> None:  # noqa: A002 (aiohttp's name)

@@ -7,7 +7,7 @@ go on can depend on a hook, which is asked again when its answer has run out.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
@@ -144,11 +144,8 @@ async def respond(
         response = web.StreamResponse(headers=fields)
         writer = await response.prepare(request)
         assert writer is not None  # noqa: S101 (it is for a response that has ended)
-        direct = can_hand_over(writer, transport)
-        if direct is not None:
-            handover = _handover(request, response, permit)
-            hand_over_topic(admission, writer, direct, handover)
-        else:
+        handover = _hand_over(request, response, writer, admission, permit)
+        if handover is None:
             async with hub._read(admission, engines(transport)) as events:  # noqa: SLF001
                 await copy_body(events, writer, transport, Payload(admitted))
     except BaseException as error:
@@ -167,11 +164,22 @@ async def respond(
             permit.over()
 
 
-def _handover(request: web.Request, response: web.StreamResponse, permit: _Permit) -> Handover:
+def _hand_over(
+    request: web.Request,
+    response: web.StreamResponse,
+    writer: Any,
+    admission: _native.Admission,
+    permit: _Permit,
+) -> Handover | None:
+    """Let the engine serve the subscriber; None if it cannot."""
+    direct = can_hand_over(writer, request.transport)
+    if direct is None:
+        return None
     handover = Handover(Asked(request.method, request.raw_path, None, None, None), response.status)
     if permit.lease is not None:
         # It keeps the request, for as long as the hook is asked again.
         handover.when_over(permit.over)
+    hand_over_topic(admission, writer, direct, handover)
     return handover
 
 
