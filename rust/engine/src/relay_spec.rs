@@ -67,7 +67,7 @@ pub struct RelaySpec {
     pub request: Vec<Edit>,
     /// Changes to responses.
     pub response: Vec<Edit>,
-    /// What becomes of a response whose client disconnects.
+    /// How a response goes on after its client has disconnected.
     pub drain: Leave,
     /// What is done with event streams besides, and when their clients disconnect.
     pub events: Option<Plain<Policy>>,
@@ -136,7 +136,7 @@ impl Relay {
         })
     }
 
-    /// What becomes of a response whose client disconnects: before the head it is not known whether events follow.
+    /// How a response goes on after its client has disconnected: before the head it is not known whether events follow.
     pub(crate) fn leave(&self, is_events: Option<bool>) -> &Leave {
         let (all, events) = (&self.spec.drain, self.spec.events.as_deref());
         match is_events {

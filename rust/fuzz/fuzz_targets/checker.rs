@@ -1,5 +1,5 @@
 //! What an application writes, in any pieces, against the plain second reading of the same rules: where it stands, that
-//! no client sees more of it than one response, and what may be sent behind it in the application's place.
+//! no client sees more of it than one response, and what the engine may send after it.
 #![no_main]
 
 #[path = "../../http/src/wire/tests/reference.rs"]

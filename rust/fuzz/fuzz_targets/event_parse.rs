@@ -1,5 +1,5 @@
-//! The events parsed from the blocks of any text are those that the WHATWG algorithm dispatches over the whole of it,
-//! and a block that no cutter made breaks nothing.
+//! The blocks of any text give the events that the WHATWG algorithm dispatches over the whole text, and a block that no
+//! cutter made breaks nothing.
 #![no_main]
 
 #[path = "../../http/src/framing/tests/reference.rs"]

@@ -28,7 +28,7 @@ const LIMITS: Limits = Limits {
     body: BodyLimits { chunk_extension_bytes: 24, trailer_bytes: 48 },
 };
 
-/// What is written anew may be longer: a Host, a length, a space behind each colon.
+/// What is written anew may be longer: a Host, a length, a space after each colon.
 const ROOM: IncomingLimits = IncomingLimits { line_bytes: 64, head_bytes: 400, head_fields: 8 };
 
 /// What the writer adds by itself or refuses to take from a caller.

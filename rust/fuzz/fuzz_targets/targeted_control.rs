@@ -11,7 +11,7 @@ fuzz_target!(|input: &[u8]| {
         |before: &str, after: &str| parse_targeted(&[before.as_bytes(), input, after.as_bytes()].concat());
     let Some(control) = parse_targeted(input) else { return };
     assert!(input.is_ascii());
-    // A member that nobody knows changes nothing, wherever it stands; an empty one spoils all.
+    // An unknown member changes nothing, wherever it stands; an empty one spoils all.
     assert_eq!(with("zz=1, ", ""), Some(control.clone()));
     assert_eq!(with("", ", zz;a=b"), Some(control.clone()));
     assert_eq!(with("", ","), None);

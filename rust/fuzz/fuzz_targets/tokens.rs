@@ -1,4 +1,4 @@
-//! Nothing that nobody has signed lets a request in, wherever it stands; what is signed is read as a full parser reads it.
+//! Only a signed token lets a request in, wherever it stands, and it is read as a full parser reads it.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -83,7 +83,7 @@ fuzz_target!(|input: &[u8]| {
             remote: Some("203.0.113.7"),
             headers: &headers,
         };
-        assert!(TOKENS.verify(&asked, NOW).is_err(), "nobody has signed it");
+        assert!(TOKENS.verify(&asked, NOW).is_err(), "no signer has signed it");
         let _ = TOKENS.remembered_by(&asked);
         if URLS.verify(&asked, NOW).is_ok() {
             let somewhere = |bytes: &[u8]| {
@@ -91,7 +91,7 @@ fuzz_target!(|input: &[u8]| {
                 SIGNED.iter().any(|token| bytes.windows(token.len()).any(|window| window == token.as_bytes()))
             };
             let places = [target.as_bytes(), authorization, cookie];
-            assert!(places.into_iter().any(somewhere), "nobody has signed it");
+            assert!(places.into_iter().any(somewhere), "no signer has signed it");
         }
         if let Some(left) = URLS.stripped(&asked) {
             assert!(left.len() < target.len());

@@ -23,7 +23,7 @@ pub trait Dispatcher: fmt::Debug + Send + Sync {
 pub struct Processes {
     /// How many take requests.
     pub current: usize,
-    /// For how long each of them has owed a sign; zero if there is none.
+    /// For how long each of them has owed a sign; zero without processes.
     pub owed: Duration,
     /// How long the last sign of the fastest took, or the sign that it owes.
     pub lag: Duration,

@@ -127,7 +127,7 @@ pub struct Attachment {
 pub struct Subscription {
     /// Who.
     pub admitted: Box<Admitted>,
-    /// How long it may go on, where somebody says so meanwhile.
+    /// How long it may go on, if it has a limit that can be renewed.
     pub lease: Option<Lease>,
     /// Who hears of the end.
     pub rest: Completion,

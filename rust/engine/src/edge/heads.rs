@@ -219,7 +219,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(60)).await;
         drop(large);
         let large: Vec<_> = (0..4).map(|_| waiting(&heads, LARGE)).collect();
-        assert!(is_evicted(&small).await, "nobody has waited for longer");
+        assert!(is_evicted(&small).await, "no other has waited for longer");
         assert!(!is_evicted(&large[0]).await);
     }
 

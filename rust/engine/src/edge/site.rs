@@ -151,8 +151,8 @@ impl Site {
         !self.begun.swap(true, Ordering::Relaxed)
     }
 
-    /// Until the site is closed, looks whether others need what stalled clients hold, and cuts as many as that takes. And
-    /// after the caches' disks, of whose failures nobody else tells.
+    /// Until the site is closed: cuts stalled clients while others need what they hold, and reports failures of the caches'
+    /// disks, which no request reports.
     pub(super) async fn keep_room(&self) {
         let (mut turn, mut told, mut unmet) = (Instant::now(), None, None::<Instant>);
         while !self.is_closed() {

@@ -91,7 +91,7 @@ fn a_client_that_waits_with_its_body_is_the_applications_to_ask() {
         exchange.answer(OK);
         assert_eq!(asked.read(OK.len()).await, OK.as_bytes());
 
-        // It may send its body behind a refusal or not: nobody can tell what comes next.
+        // It may send its body after a refusal or not: what comes next is not known.
         let mut refused = rig.connect().await;
         refused.send(head).await;
         let exchange = rig.request().await;

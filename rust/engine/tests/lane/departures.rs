@@ -19,7 +19,7 @@ fn a_client_that_leaves_is_told_of() {
             let exchange = rig.request().await;
             leave(client);
             assert_eq!(exchange.lost().await, Some(Code::ClientGone));
-            assert_eq!(exchange.far.write(Content::Bytes(b"for nobody".to_vec())), 0);
+            assert_eq!(exchange.far.write(Content::Bytes(b"too late".to_vec())), 0);
         });
     }
 }

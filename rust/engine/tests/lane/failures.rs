@@ -126,7 +126,7 @@ fn an_application_that_takes_nothing_is_waited_for_so_long() {
         client.get("/").await;
         let refusal = String::from_utf8(client.rest().await.0).unwrap();
         assert!(refusal.starts_with("HTTP/1.1 503 ") && refusal.contains("\"APP_BUSY\""), "{refusal}");
-        assert!(rig.queue.take().is_none(), "it is nobody's any more");
+        assert!(rig.queue.take().is_none(), "it was withdrawn");
     });
 }
 
@@ -159,6 +159,6 @@ fn nothing_is_sent_behind_half_an_interim_response() {
         client.send("no chunk\r\n").await;
         assert_eq!(exchange.lost().await, Some(Code::BadRequestBody));
         let (received, _) = client.rest().await;
-        assert!(hints.as_bytes().starts_with(&received), "something stands behind half an interim response");
+        assert!(hints.as_bytes().starts_with(&received), "bytes follow half an interim response");
     });
 }

@@ -1,4 +1,4 @@
-//! A site with an application's queue behind it, and what must be left of both when a test is over.
+//! A site with an application's queue, and what must be left of both after a test.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -104,11 +104,11 @@ impl Rig {
         writer.commit(bytes.len())
     }
 
-    /// Every test ends here, with its clients and exchanges gone: nothing is held, and nobody is connected.
+    /// Every test ends here, with its clients and exchanges gone: nothing is held, and no client is connected.
     async fn check(self) {
         until(|| self.site.counts().connections == 0 && self.site.active() == 0).await;
         until(|| self.meter.live() == 0 && self.pool.stats().live_bytes == 0).await;
-        assert!(self.queue.is_empty(), "a request waits for nobody");
+        assert!(self.queue.is_empty(), "a request waits for no client");
         assert!(self.queue.reports().take_faults().is_empty(), "a mistake that no test has expected");
         self.site.close();
         self.threads.stop();

@@ -130,7 +130,7 @@ fn a_lease_that_runs_out_ends_the_response_behind_a_whole_event() {
         assert_eq!(client.read(5).await, b"0\r\n\r\n");
         let (outcome, failure) = completed(rig).await;
         assert!(outcome.begun && failure.is_none());
-        publish(&hub, "for nobody");
+        publish(&hub, "too late");
         assert_eq!((hub.stats().subscribers, hub.stats().counted.delivered), (0, 2));
     });
 }
@@ -152,7 +152,7 @@ fn one_whose_client_leaves_is_counted_out_wherever_it_is() {
         let (outcome, failure) = completed(rig).await;
         assert_eq!((outcome.begun, failure), (true, Some(Code::ClientGone)));
         until(|| hub.stats().subscribers == 0).await;
-        // Before, where nobody serves it.
+        // Before, if no connection serves it.
         let mut client = rig.connect().await;
         client.get("/").await;
         let exchange = rig.request().await;

@@ -331,7 +331,7 @@ async fn closing_refuses_who_waits_and_who_comes_and_lets_who_is_served_finish()
 async fn endpoints_that_are_not_used_any_more_are_forgotten_but_their_counts_are_not() {
     let rig = Rig::new();
     for _ in 0..300 {
-        // An HTTP/1.0 response leaves no connection, and nobody listens on the port afterwards.
+        // An HTTP/1.0 response leaves no connection, and no server listens on the port afterwards.
         let server = Server::once("HTTP/1.0 200 OK\r\n\r\n").await;
         rig.get(&server).await.unwrap();
     }
@@ -380,7 +380,7 @@ async fn a_unix_socket_serves_like_any_other() {
         let got = rig.fetch(request).collect().await.unwrap();
         assert_eq!((got.bytes, got.reused), (b"hello".to_vec(), reused));
     }
-    let request = crate::rig::request_to("GET", endpoint(&directory.join("nobody.sock")), RequestBody::None);
+    let request = crate::rig::request_to("GET", endpoint(&directory.join("absent.sock")), RequestBody::None);
     assert_eq!(rig.failure(request).await.code(), Code::ConnectFailed);
     rig.check().await;
     task.abort();

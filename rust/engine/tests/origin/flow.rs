@@ -18,7 +18,7 @@ async fn a_consumer_that_stops_stops_the_reading() {
     tokio::time::sleep(SHORT * 5).await;
     let received = rig.meter.bytes();
     // The window, and the slab of 64 KiB that crosses it.
-    assert!(received < 2 * (64 << 10), "{received} bytes were read for nobody");
+    assert!(received < 2 * (64 << 10), "{received} bytes were read without a reader");
     assert_eq!(rig.connections().0, 1);
     reply.abandon().await;
     rig.check().await;

@@ -63,7 +63,7 @@ impl Authority {
     }
 }
 
-/// Plays `script` behind a handshake; clients that break it off are none of its business.
+/// Plays `script` after a handshake, and ignores clients that break the handshake off.
 async fn serve<S, F>(acceptor: TlsAcceptor, script: S) -> Server
 where
     S: Fn(Peer<TlsStream<TcpStream>>) -> F + Send + Sync + 'static,

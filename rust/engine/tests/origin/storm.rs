@@ -52,7 +52,7 @@ async fn many_requests_of_every_fate_leave_nothing() {
     for number in 0..400_usize {
         let path = number % 6;
         let fate = match (number / 6) % 4 {
-            // Nobody waits for an answer that never comes.
+            // No request waits for an answer that never comes.
             0 if path < 5 => Fate::Read,
             1 if path < 5 => Fate::LeaveAfterTheHead,
             2 if path < 5 => Fate::LeaveAfterAFrame,
@@ -108,7 +108,7 @@ async fn a_crowd_of_idle_connections_is_watched_to_the_last() {
         async move {
             peer.request().await;
             arrived.send_modify(|count| *count += 1);
-            // Nobody is answered before all have asked, so that each has a connection of its own.
+            // No request is answered before all have arrived, so that each has a connection of its own.
             arrivals.wait_for(|count| *count >= CROWD).await.unwrap();
             peer.send(&ok("hello")[..]).await;
             leaving.wait_for(|first| number >= *first).await.unwrap();

@@ -151,7 +151,7 @@ async fn a_whole_response_is_delivered_and_what_follows_it_reaches_nobody_whatev
                 if first >= whole && first < bytes.len() {
                     case.check(kind, bytes.clone(), first, Rest::Idle).await;
                 }
-                // What begins after the second request was read is its answer, for all that anybody can tell.
+                // What begins after the second request was read is its answer: nothing tells them apart.
                 if first > whole && first < bytes.len() {
                     case.check(kind, bytes.clone(), first, Rest::Late).await;
                 }

@@ -150,7 +150,7 @@ async fn a_body_larger_than_every_buffer_goes_through_a_small_window() {
     rig.check().await;
 }
 
-/// While the socket takes nothing, the pieces that wait for it are the whole window: that is no fault of anybody's.
+/// While the socket takes nothing, the pieces that wait for it are the whole window: that is no failure.
 #[tokio::test]
 async fn a_window_smaller_than_one_write_is_enough() {
     const SIZE: usize = 12 << 20;

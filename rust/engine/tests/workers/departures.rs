@@ -58,7 +58,7 @@ fn a_client_that_leaves_is_told_of() {
             let taken = process.request().await;
             leave(client);
             assert_eq!(taken.exchange.lost().await, Some(Code::ClientGone));
-            assert_eq!(taken.exchange.far.write(Content::Bytes(b"for nobody".to_vec())), 0);
+            assert_eq!(taken.exchange.far.write(Content::Bytes(b"too late".to_vec())), 0);
             drop(taken);
             process.end().await;
         });
@@ -152,7 +152,7 @@ fn what_a_worker_says_while_the_client_leaves_has_an_end_as_well() {
         let mut said = fake.request().await;
         drop(client);
         said.hear(LOST).await;
-        // A relay that is inspected, and all that is left of a response: neither knew that nobody is there.
+        // A relay that is inspected, and all that is left of a response: neither knew that the client had left.
         said.say(&fetch(2, 80, 5)).await;
         assert_eq!(fake.told().await, (SEEN, [&5_u64.to_le_bytes()[..], &[0]].concat()));
         for (is_own, ticket) in [(false, 6_u64), (true, 7)] {

@@ -21,7 +21,7 @@ fn a_worker_is_asked_and_answers() {
             assert_eq!(taken.ends.local, Some(rig.address));
             assert!(taken.exchange.body.is_none());
             assert_eq!(process.worker.active(), 1);
-            // The one before may just have been let go of.
+            // The one before may have been released just now.
             until(|| rig.workers.busy(1) == 1).await;
             taken.exchange.answer(OK);
             assert_eq!(client.read(OK.len()).await, OK.as_bytes());

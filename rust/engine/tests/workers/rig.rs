@@ -128,7 +128,7 @@ impl Rig {
         }
     }
 
-    /// Every test ends here, with its clients and workers gone: nothing is held, and nobody is connected.
+    /// Every test ends here, with its clients and workers gone: nothing is held, and no client is connected.
     async fn check(self) {
         until(|| self.site.counts().connections == 0 && self.site.active() == 0).await;
         until(|| self.hub.stats().subscribers == 0).await;

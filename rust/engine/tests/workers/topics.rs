@@ -73,7 +73,7 @@ async fn seated(rig: &Rig, process: &Process, lease: Option<&Lease>) -> Client {
     let taken = process.request().await;
     let stream = subscribe(process, &taken, "news", lease);
     assert_eq!(status(&stream).await.unwrap(), 200);
-    // Not by itself: whoever has the head is seated, whatever becomes of the worker then.
+    // Not by itself: a subscriber with a head keeps its seat if the worker ends.
     taken.exchange.far.write(Content::Bytes(CHUNKED.into()));
     taken.attach(process, 7, stream, None);
     assert_eq!(client.head().await, CHUNKED);
@@ -180,7 +180,7 @@ fn events_can_be_read_by_the_worker() {
         let first = poll_fn(|context| stream.poll_next(context)).await.unwrap().unwrap();
         let mut got = first.to_vec();
         drop(first);
-        // Where nobody lets it go on it ends as one that is whole.
+        // Without a longer lease it ends as a whole response.
         lease.renew(Some(Duration::ZERO));
         got.extend(read(&stream).await.unwrap());
         assert_eq!(String::from_utf8(got).unwrap(), expected);

@@ -92,7 +92,7 @@ fn a_retired_worker_finishes_what_it_has() {
         old.get("/old").await;
         let taken = one.request().await;
         rig.workers.retire(1);
-        // Nobody is there for it.
+        // No worker is there for it.
         let mut waiting = rig.connect().await;
         waiting.get("/waiting").await;
         until(|| rig.site.active() == 2).await;

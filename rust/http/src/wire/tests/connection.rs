@@ -134,7 +134,7 @@ impl Connection {
                         rest = behind.map_or_else(Vec::new, |behind| behind.to_vec());
                     }
                     if !decoder.is_done() {
-                        assert!(rest.is_empty(), "bytes behind a body that goes on");
+                        assert!(rest.is_empty(), "bytes after a body that goes on");
                         return Ok(());
                     }
                     let next = if head.keeps_alive() { Self::between(self.limits) } else { State::Closed };

@@ -226,7 +226,7 @@ const RESPONSES: &[Case] = &[
     ),
     ("no head at all, as HTTP/0.9", b"<html>hello</html>", Err("BAD_HEAD")),
     (
-        "a protocol switch that nobody asked for",
+        "a protocol switch without a request for it",
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n",
         Err("UNEXPECTED_UPGRADE"),
     ),

@@ -21,7 +21,7 @@ fn take<'a>(body: BodyFraming, pieces: impl IntoIterator<Item = &'a [u8]>) -> Ta
         match decoder.decode(bytes, &mut |part| taken.payload.extend_from_slice(&part)) {
             Ok(None) => {}
             Ok(Some(behind)) => {
-                assert!(decoder.is_done(), "bytes behind a body that goes on");
+                assert!(decoder.is_done(), "bytes after a body that goes on");
                 assert!(memory.contains(&behind.as_ptr()) && behind.as_ptr_range().end == memory.end);
                 taken.behind.extend_from_slice(&behind);
             }
