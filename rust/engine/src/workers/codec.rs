@@ -92,8 +92,12 @@ impl Put<'_> {
         self
     }
 
+    pub(super) fn code(&mut self, code: Code) -> &mut Self {
+        self.u16(code.number())
+    }
+
     pub(super) fn error(&mut self, error: &Error) -> &mut Self {
-        self.u16(error.code().number())
+        self.code(error.code())
             .bytes(error.detail().as_bytes())
             .option(error.origin(), |put, origin| put.bytes(origin.as_bytes()))
     }
@@ -190,10 +194,13 @@ impl<'a> Take<'a> {
         Ok(fields)
     }
 
-    pub(super) fn error(&mut self) -> Result<Error> {
+    pub(super) fn code(&mut self) -> Result<Code> {
         let number = self.u16()?;
-        let row = Code::all().iter().find(|row| row.code.number() == number).ok_or_else(malformed)?;
-        let error = row.code.error(self.text()?.to_owned());
+        Code::all().iter().map(|row| row.code).find(|code| code.number() == number).ok_or_else(malformed)
+    }
+
+    pub(super) fn error(&mut self) -> Result<Error> {
+        let error = self.code()?.error(self.text()?.to_owned());
         Ok(match self.option(Self::text)? {
             Some(origin) => error.at(&origin.into()),
             None => error,

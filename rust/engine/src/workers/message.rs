@@ -297,7 +297,7 @@ impl Message<'_> {
             }
             Self::Note(Note { tenant, failure }) => put
                 .option(tenant.as_ref(), |put, tenant| put.bytes(tenant.as_bytes()))
-                .option(failure.as_ref(), |put, code| put.error(&code.error(""))),
+                .option(*failure, Put::code),
             Self::Sent(bytes) => put.u64(*bytes),
             Self::Outcome(outcome) => put_outcome(put, outcome),
             Self::Over(ticket, outcome, body) => put_outcome(put.u64(*ticket), outcome).limit(*body),
@@ -336,7 +336,7 @@ impl Message<'_> {
             LOST => Message::Lost(take.option(Take::error)?, take.flag()?),
             NOTE => Message::Note(Note {
                 tenant: take.option(Take::text)?.map(str::to_owned),
-                failure: take.option(Take::error)?.map(|error| error.code()),
+                failure: take.option(Take::code)?,
             }),
             SENT => Message::Sent(take.u64()?),
             OUTCOME => Message::Outcome(take_outcome(&mut take)?),

@@ -1,9 +1,12 @@
 //! What is said arrives as it was said, and what is no message is an error that costs nothing.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 
 use super::super::message::{Message, PREFIX};
 use super::super::rewritten;
@@ -11,7 +14,7 @@ use super::samples::{Sample, sample};
 use crate::error::Code;
 
 /// The numbers of all kinds: 1 to this.
-const KINDS: u8 = 33;
+const KINDS: u8 = 34;
 
 /// The kind and the rest of what was encoded, whose length is right.
 fn taken_apart(encoded: &[u8]) -> (u8, &[u8]) {
@@ -112,6 +115,21 @@ fn numbers_of_no_kind_are_no_messages() {
     for kind in (0..=u8::MAX).filter(|kind| !(1..=KINDS).contains(kind)) {
         assert_eq!(Message::decode(kind, b"").unwrap_err().code(), Code::Internal);
     }
+}
+
+#[test]
+fn the_failure_of_a_note_is_a_code_without_a_message() {
+    // NOTE, no tenant, code 257, then the detail and the origin that an error would have.
+    assert_eq!(again(34, &[0, 1, 1, 1, 0, 0, 0, 0, 0]), None);
+}
+
+/// Without a sample of its kind, none of the laws above is tried on a message.
+#[test]
+fn every_kind_has_a_sample() {
+    let mut runner = TestRunner::deterministic();
+    let samples = vec(sample(), 3000).new_tree(&mut runner).unwrap().current();
+    let kinds: BTreeSet<u8> = samples.iter().map(|sample| taken_apart(&sample.encoded()).0).collect();
+    assert_eq!(kinds, (1..=KINDS).collect());
 }
 
 #[test]

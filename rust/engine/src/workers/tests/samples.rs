@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::super::message::{Attached, FeedTopic, Fetch, FetchBody, Message, Subscribe};
-use crate::app::Outcome;
+use crate::app::{Note, Outcome};
 use crate::error::{Code, Error};
 use crate::inspect::{Content, Hidden, Report};
 use crate::origin::Timeouts;
@@ -75,9 +75,13 @@ fn fields() -> impl Strategy<Value = Fields> {
     vec((bytes(), bytes()), 0..6).prop_map(|fields| fields.into_iter().collect())
 }
 
+fn code() -> impl Strategy<Value = Code> {
+    select(Code::all()).prop_map(|row| row.code)
+}
+
 fn error() -> impl Strategy<Value = Error> {
-    (select(Code::all()), any::<String>(), option::of(any::<String>())).prop_map(|(row, detail, origin)| {
-        let error = row.code.error(detail);
+    (code(), any::<String>(), option::of(any::<String>())).prop_map(|(code, detail, origin)| {
+        let error = code.error(detail);
         match origin {
             Some(origin) => error.at(&origin.into()),
             None => error,
@@ -261,6 +265,8 @@ fn whole() -> impl Strategy<Value = Message<'static>> {
         (any::<u64>(), limit()).prop_map(|(lease, time)| Message::Renew(lease, time)),
         attached().prop_map(Message::Attach),
         error().prop_map(Message::Refused),
+        (option::of(any::<String>()), option::of(code()))
+            .prop_map(|(tenant, failure)| Message::Note(Note { tenant, failure })),
     ]
 }
 
