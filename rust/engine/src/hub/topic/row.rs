@@ -15,7 +15,7 @@ use std::thread::ThreadId;
 use tokio::time::Instant;
 
 use super::super::log::{Found, Run};
-use super::seats::{Seats, Times, Turn};
+use super::seats::{Place, Seats, Times, Turn};
 use super::{Mark, Topic};
 use crate::net::{Connection, Watch};
 use crate::runtime::from_afar;
@@ -81,12 +81,11 @@ impl Row {
     /// Writes `run`, which begins at the event `from`, to some of the subscribers. Without a run their tasks are woken.
     /// Returns whether there are more subscribers.
     fn serve_some(&self, seats: Range<usize>, from: u64, run: Option<&Run>) -> bool {
+        let Some(run) = run else { return !lock(&self.seats).each(seats, Place::wake) };
         let mut served = 0;
         let now = Instant::now();
         let is_last = lock(&self.seats).each(seats, |place| served += u64::from(place.serve(from, run, now)));
-        if let Some(run) = run {
-            self.topic.counts.delivered.add(served * run.events);
-        }
+        self.topic.counts.delivered.add(served * run.events);
         !is_last
     }
 

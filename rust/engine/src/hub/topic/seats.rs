@@ -168,26 +168,25 @@ fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
 }
 
 impl Place {
-    /// Writes `run`, which begins at the event `from`, and returns whether it did. Without a run,
-    /// its task is woken to read the log.
-    pub(super) fn serve(&mut self, from: u64, run: Option<&Run>, now: Instant) -> bool {
-        match run {
-            Some(run) if self.is_idle && self.next == from && self.connection.is_some() => {
+    /// Writes `run`, which begins at the event `from`, and returns whether it did. If it cannot, its task is woken to
+    /// read the log.
+    pub(super) fn serve(&mut self, from: u64, run: &Run, now: Instant) -> bool {
+        if self.is_idle && self.next == from {
+            let rest = |taken| Rest {
+                bytes: Payload::Kept(run.bytes.slice(taken..run.bytes.len())),
+                charge: Some(Arc::clone(&run.charge)),
+            };
+            if self.write(&run.bytes, now, rest) {
                 self.next = run.next;
                 self.last = Some(run.last.clone());
-                self.write(&run.bytes, now, |taken| Rest {
-                    bytes: Payload::Kept(run.bytes.slice(taken..run.bytes.len())),
-                    charge: Some(Arc::clone(&run.charge)),
-                });
-                true
+                return true;
             }
+        } else if self.is_idle && self.next >= run.next {
             // Its own task has already sent these.
-            Some(run) if self.is_idle && self.next >= run.next => false,
-            _ => {
-                self.wake();
-                false
-            }
+            return false;
         }
+        self.wake();
+        false
     }
 
     /// Registers the waker of its task.
@@ -222,12 +221,8 @@ impl Place {
             self.ends = true;
             self.wake();
         } else if self.beat_at().is_some_and(|at| at <= now) {
-            if self.connection.is_some() {
-                self.write(HEARTBEAT_CHUNK, now, |taken| Rest {
-                    bytes: Payload::Text(HEARTBEAT_CHUNK[taken..].to_vec()),
-                    charge: None,
-                });
-            } else {
+            let rest = |taken| Rest { bytes: Payload::Text(HEARTBEAT_CHUNK[taken..].to_vec()), charge: None };
+            if !self.write(HEARTBEAT_CHUNK, now, rest) {
                 self.is_idle = false;
                 self.beats = true;
                 self.wake();
@@ -245,9 +240,9 @@ impl Place {
         earlier(self.beat_at(), self.clock.as_ref().and_then(|clock| clock.ends_at))
     }
 
-    /// Writes what the socket takes, and leaves the rest to the task.
-    fn write(&mut self, bytes: &[u8], now: Instant, rest: impl FnOnce(usize) -> Rest) {
-        let Some(connection) = &self.connection else { return };
+    /// Writes what the socket takes, and leaves the rest to the task. Returns whether there is a connection to write to.
+    fn write(&mut self, bytes: &[u8], now: Instant, rest: impl FnOnce(usize) -> Rest) -> bool {
+        let Some(connection) = &self.connection else { return false };
         // An error of the socket is reported by the task, which meets it when it writes the rest.
         let taken = connection.write_now(bytes).unwrap_or(0);
         self.written += taken as u64;
@@ -259,9 +254,10 @@ impl Place {
             self.is_idle = false;
             self.wake();
         }
+        true
     }
 
-    fn wake(&mut self) {
+    pub(super) fn wake(&mut self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
