@@ -27,13 +27,13 @@ pub(super) struct Nominated<'a>(Vec<&'a [u8]>);
 
 impl<'a> Nominated<'a> {
     pub(super) fn of(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
-        let values = fields.filter(|(name, _)| is(name, "connection")).flat_map(|(_, value)| members(value));
-        // The options that name no field: nearly every Connection field has one of them alone.
-        Self(
-            values
-                .filter(|option| !option.is_empty() && !is_one_of(option, &["close", "keep-alive"]))
-                .collect(),
-        )
+        let mut nominated = Vec::new();
+        for (_, value) in fields.filter(|(name, _)| is(name, "connection")) {
+            // The options that name no field: nearly every Connection field has one of them alone.
+            let is_name = |option: &&[u8]| !option.is_empty() && !is_one_of(option, &["close", "keep-alive"]);
+            nominated.extend(members(value).filter(is_name));
+        }
+        Self(nominated)
     }
 
     pub(super) fn contains(&self, name: &[u8]) -> bool {

@@ -109,20 +109,23 @@ const LONGEST: u64 = i64::MAX.unsigned_abs();
 /// The one length that all fields and their list members agree on (RFC 9112, section 6.3, item 5).
 pub(super) fn content_length<'a>(values: impl Iterator<Item = &'a [u8]>) -> Result<Option<u64>> {
     let mut first: Option<&[u8]> = None;
-    for member in values.flat_map(members) {
-        if member.is_empty() || !member.iter().all(u8::is_ascii_digit) {
-            return Err(Code::BadLength.error(format!("Content-Length is {}", quoted(member))));
-        }
-        match first {
-            // Compared as text: not every parser takes 5 and 05 for the same number.
-            Some(first) if first != member => {
-                return Err(Code::ConflictingLength.error(format!(
-                    "Content-Length is both {} and {}",
-                    quoted(first),
-                    quoted(member)
-                )));
+    // One loop in the other: the same as one iterator takes 700 instructions for a field, not 150.
+    for value in values {
+        for member in members(value) {
+            if member.is_empty() || !member.iter().all(u8::is_ascii_digit) {
+                return Err(Code::BadLength.error(format!("Content-Length is {}", quoted(member))));
             }
-            _ => first = Some(member),
+            match first {
+                // Compared as text: not every parser takes 5 and 05 for the same number.
+                Some(first) if first != member => {
+                    return Err(Code::ConflictingLength.error(format!(
+                        "Content-Length is both {} and {}",
+                        quoted(first),
+                        quoted(member)
+                    )));
+                }
+                _ => first = Some(member),
+            }
         }
     }
     let Some(digits) = first else { return Ok(None) };
@@ -159,14 +162,19 @@ fn transfer_encoding(head: &Head) -> Result<bool> {
 /// Whether the connection may carry another request after this response has ended as its framing says (RFC 9112,
 /// section 9.3). A body of [`BodyFraming::UntilClose`] never leaves one.
 pub fn keeps_alive(head: &Head) -> bool {
-    !announces_bytes_it_cannot_have(head) && persists(head.minor_version, || head.get_all("connection"))
+    !announces_bytes_it_cannot_have(head) && persists(head.minor_version, head.get_all("connection"))
 }
 
 /// Whether a message of this version keeps its connection, by the values of its Connection fields.
-pub(super) fn persists<'a, V: Iterator<Item = &'a [u8]>>(minor_version: u8, values: impl Fn() -> V) -> bool {
-    let option =
-        |name: &str| values().flat_map(members).any(|member| member.eq_ignore_ascii_case(name.as_bytes()));
-    !option("close") && (minor_version == 1 || option("keep-alive"))
+pub(super) fn persists<'a>(minor_version: u8, values: impl Iterator<Item = &'a [u8]>) -> bool {
+    let (mut closes, mut keeps) = (false, minor_version == 1);
+    for value in values {
+        for member in members(value) {
+            closes |= member.eq_ignore_ascii_case(b"close");
+            keeps |= member.eq_ignore_ascii_case(b"keep-alive");
+        }
+    }
+    keeps && !closes
 }
 
 /// Whether a 204 announces a body: its bytes may still come, and would be read as the next response.

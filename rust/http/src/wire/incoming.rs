@@ -211,7 +211,7 @@ impl Incoming {
 
     /// Whether the client may send another request after this one (RFC 9112, section 9.3).
     pub fn keeps_alive(&self) -> bool {
-        persists(self.minor_version, || self.get_all("connection"))
+        persists(self.minor_version, self.get_all("connection"))
     }
 
     /// Whether the client waits for 100 (Continue) before it sends the body (RFC 9110, section 10.1.1). In HTTP/1.0
