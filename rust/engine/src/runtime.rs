@@ -7,7 +7,7 @@ use std::task::{Wake, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::{Builder, Handle, RuntimeMetrics};
 use tokio::sync::{Notify, oneshot};
 
 use crate::error::{Code, Result};
@@ -110,6 +110,7 @@ impl Thread {
             .spawn(move || {
                 INBOX.set(Some(Arc::clone(&tasks)));
                 OUTBOX.set(Some(Outbox::default()));
+                METRICS.set(Some(runtime.metrics()));
                 runtime.block_on(async {
                     tokio::spawn(deliver());
                     tokio::select! {
@@ -256,6 +257,17 @@ impl Inbox {
         };
         drop(dropped);
     }
+}
+
+thread_local! {
+    /// What the runtime of an engine thread counts.
+    static METRICS: RefCell<Option<RuntimeMetrics>> = const { RefCell::new(None) };
+}
+
+/// How often this engine thread has waited for events; 0 on any other thread. Between two numbers it has heard from the
+/// kernel what had happened to its connections.
+pub(crate) fn turn() -> u64 {
+    METRICS.with_borrow(|metrics| metrics.as_ref().map_or(0, |metrics| metrics.worker_park_count(0)))
 }
 
 thread_local! {

@@ -1,5 +1,6 @@
 //! One connection from a client, from accept to close.
 
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use super::route::Service;
 use super::site::{Load, Site};
 use crate::access::Decision;
 use crate::app::Note;
+use crate::clock;
 use crate::drain::Phase;
 use crate::error::{Code, Error, Result};
 use crate::net::Connection;
@@ -67,7 +69,8 @@ impl Drop for Unfinished<'_> {
 pub(super) async fn serve(load: Load, client: Client) {
     let site = Arc::clone(&load.site);
     let mut phase = site.phase();
-    requests(&site, load.thread, &client, &mut phase).await;
+    let mut requests = pin!(requests(&site, load.thread, &client, &mut phase));
+    poll_fn(|context| clock::poll_at_one_time(requests.as_mut(), context)).await;
 }
 
 /// Ready when everything is to end.

@@ -14,7 +14,7 @@ use super::config::EdgeConfig;
 use super::heads::{Heads, Waiting};
 use super::supplies::Supplies;
 use crate::error::{Code, Error, Result};
-use crate::net::{Connection, Peer, Read, Reader, Socket};
+use crate::net::{Connection, Peer, Read, Reader, Socket, Watch};
 use crate::pool::{CLASSES, Slice};
 use crate::stream::reading::ReadSize;
 use crate::stream::{Ending, Feed, ReadSizes};
@@ -45,7 +45,7 @@ pub(super) struct Inbound<'a> {
 
 impl<'a> Inbound<'a> {
     pub(super) fn new(connection: &'a Connection, supplies: &'a Supplies, config: &'a EdgeConfig) -> Self {
-        let reader = Reader::new(Peer::Client, &supplies.pool);
+        let reader = Reader::new(Peer::Client, &supplies.pool, Watch::default());
         let (heads, reads) = (&*supplies.heads, supplies.reads);
         Self { connection, reader, config, heads, reads, held: None, body_is_read: true, received: 0 }
     }

@@ -2,11 +2,14 @@
 //! of the program; they are atomics because a task may be made on another thread.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::tally::{End, Tally};
 use crate::access::{Allotment, Decision, Entered, Refusal};
 use crate::app::Note;
+use crate::clock;
 use crate::error::{Code, Error, Result};
 use crate::sync::{Arc, Mutex, lock};
 
@@ -59,7 +62,7 @@ impl Progress {
         tally.begin();
         Self {
             tally,
-            began: Instant::now(),
+            began: clock::now(),
             status: AtomicU16::new(0),
             first_byte: AtomicU64::new(0),
             payload: AtomicU64::new(0),
@@ -80,7 +83,7 @@ impl Progress {
 
     /// How long it has taken so far.
     pub(super) fn elapsed(&self) -> Duration {
-        self.began.elapsed()
+        clock::since(self.began)
     }
 
     /// It is over after `duration`, with what the client got.

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::Peer;
 use super::connection::Connection;
 use super::watch::Watch;
+use crate::clock;
 use crate::error::{Code, Result};
 use crate::pool::{CLASSES, CopyReason, Pool, Purpose, Slice, Writer};
 use crate::stream::Feed;
@@ -61,13 +62,14 @@ enum Wait {
 }
 
 impl Reader {
-    pub(crate) fn new(peer: Peer, pool: &Pool) -> Self {
+    /// `limit` is the timer of an earlier reader of the connection.
+    pub(crate) fn new(peer: Peer, pool: &Pool, limit: Watch) -> Self {
         Self {
             peer,
             pool: pool.clone(),
             writer: None,
             reserved: 0,
-            limit: Watch::default(),
+            limit,
             linger: Watch::default(),
             wait: Wait::Over,
         }
@@ -102,7 +104,7 @@ impl Reader {
             return Poll::Ready(ready.map_err(|error| self.peer.broken(&error)));
         }
         // One look at the clock a wait, for both timers.
-        let begun = (self.wait == Wait::Over).then(Instant::now);
+        let begun = (self.wait == Wait::Over).then(clock::now);
         if begun.is_some() {
             self.wait = Wait::Begun;
             self.free_unused();
@@ -111,18 +113,22 @@ impl Reader {
             Wait::Limited => self.limit.poll_expired(context),
             _ if runs() => {
                 self.wait = Wait::Limited;
-                self.limit.poll_start(context, begun.unwrap_or_else(Instant::now), limit)
+                self.limit.poll_start(context, begun.unwrap_or_else(clock::now), limit)
             }
             _ => Poll::Pending,
         };
         if expired.is_ready() {
             return Poll::Ready(Err(self.peer.silent(code, limit.unwrap_or_default())));
         }
-        // Timers, too, are memory that an idle stream has no use for.
+        // Timers, too, are memory that an idle stream has no use for. An armed one wakes it once, and is dropped then.
         if limit.is_none() {
-            self.limit = Watch::default();
+            self.limit.drop_fired();
         }
-        self.linger(context, begun);
+        if self.writer.is_some() {
+            self.linger(context, begun);
+        } else if self.linger.is_running() {
+            self.linger = Watch::default();
+        }
         Poll::Pending
     }
 
@@ -134,8 +140,8 @@ impl Reader {
     }
 
     /// Gives a slab back that is not needed while nothing comes; looks at it from `begin`, if the wait begins now.
-    fn linger(&mut self, context: &mut Context<'_>, begin: Option<Instant>) {
-        let mut begin = begin;
+    #[cold]
+    fn linger(&mut self, context: &mut Context<'_>, mut begin: Option<Instant>) {
         while self.writer.is_some() {
             let expired = match begin.take() {
                 Some(now) => self.linger.poll_start(context, now, Some(LINGER)),
@@ -154,6 +160,11 @@ impl Reader {
     /// slab serves only a body that fits into it: to fill it first would cost every other body a short read.
     pub(crate) fn end_head(&mut self, remaining: Option<u64>) {
         self.writer.take_if(|writer| remaining.is_none_or(|bytes| bytes > writer.remaining() as u64));
+    }
+
+    /// The timer, for the next reader of the connection.
+    pub(crate) fn into_limit(self) -> Watch {
+        self.limit
     }
 
     /// The next message begins, and its reads need not continue the slab of the last one's.

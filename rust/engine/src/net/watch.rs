@@ -8,6 +8,8 @@ use std::time::Duration;
 use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::clock;
+
 /// Expires when a wait takes longer than its limit. The timer stays where it was set and is moved only when it
 /// fires too early: once per limit and not once per read.
 #[derive(Debug, Default)]
@@ -35,7 +37,7 @@ impl Watch {
 
     /// From now on; `None` for ever.
     pub(crate) fn start(&mut self, limit: Option<Duration>) {
-        self.due = limit.map(|limit| Instant::now() + limit);
+        self.due = limit.map(|limit| clock::now() + limit);
     }
 
     /// As [`Watch::start`] at `now`, which is now, for a task that is about to wait: ready if there is no time to wait.
@@ -52,6 +54,13 @@ impl Watch {
             (Some(due), Some(timer)) if timer.serves(context, now, due) => Poll::Pending,
             _ => self.poll_expired(context),
         }
+    }
+
+    /// Drops a timer that has fired. One that is armed stays for the next limit: to make and to arm another takes longer
+    /// than all else here, for each request on a connection.
+    pub(crate) fn drop_fired(&mut self) {
+        self.due = None;
+        self.timer.take_if(|timer| timer.sleep.is_elapsed());
     }
 
     /// Whether there is something to expire.

@@ -183,8 +183,9 @@ impl WriteBuffer {
     pub(crate) fn push(&mut self, piece: Piece) {
         if piece.len() > 0 {
             if self.pieces.capacity() == 0 {
-                // A head and the first piece of its body; not room for four, as growing gives: it is kept for hours.
-                self.pieces.reserve_exact(2);
+                // A head, the beginning of its body that came with it, and one read more; not room for more: it is kept
+                // for hours.
+                self.pieces.reserve_exact(3);
             }
             self.parts += piece.count();
             self.held += piece.charge();

@@ -15,6 +15,7 @@ use super::exchange::{Answered, Terms};
 use super::part::Part;
 use super::place::Lease;
 use super::upload::{Progress, Upload};
+use crate::clock;
 use crate::error::{Code, Error, Result};
 use crate::net::{Read, Reader, Unrest};
 use crate::pool::Slice;
@@ -79,7 +80,7 @@ impl Arriving {
         let pauses = terms.timeouts.lets_events_pause && is_event_stream(&head.head);
         let between_bytes = terms.timeouts.between_bytes.filter(|_| !pauses);
         let limit = if is_tunnel { terms.timeouts.tunnel } else { between_bytes };
-        let begun = Instant::now();
+        let begun = clock::now();
         let arriving = Self {
             lease,
             reader,
@@ -97,6 +98,11 @@ impl Arriving {
             part,
         };
         (head, rest, arriving)
+    }
+
+    /// How it is delimited.
+    pub(super) fn framing(&self) -> BodyFraming {
+        self.body
     }
 
     /// The line in which requests wait for its connection.
@@ -254,8 +260,8 @@ impl Arriving {
     /// allow it.
     pub(super) fn finish(mut self) -> Ending {
         if self.keep && self.decoder.is_done() && self.upload.is_none() {
-            self.lease.give_back();
+            self.lease.give_back(self.reader.into_limit());
         }
-        Ending { body: self.begun.elapsed(), trailers: self.decoder.trailers().to_vec() }
+        Ending { body: clock::since(self.begun), trailers: self.decoder.trailers().to_vec() }
     }
 }

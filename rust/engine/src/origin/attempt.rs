@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::arriving::Arriving;
 use super::connect;
@@ -15,6 +15,7 @@ use super::payload::Payload;
 use super::place::{Lease, Place};
 use super::request::{Request, is_idempotent};
 use super::upload::Upload;
+use crate::clock;
 use crate::error::{Code, Error, Result};
 use crate::pool::{PoolState, Slice};
 use crate::stream::{ResponseHead, Timings};
@@ -82,14 +83,13 @@ async fn ask(
     let handshake = (framing == BodyFraming::Tunnel).then(|| Handshake::of(headers)).transpose()?;
     admit(origins)?;
     let upload = body.gather(&origins.limits).await?;
-    let started = Instant::now();
+    let started = clock::now();
     let leased = origins.lease(place, endpoint, timeouts.queue, upload, request.is_proven).await;
     let mut lease = match leased {
         Ok(lease) => lease,
         Err(error) => return Err(Failed::before_sending(error, body)),
     };
     lease.reports = request.reports;
-    let queue = started.elapsed();
     admit(origins)?;
     let mut terms = Terms {
         pool: &origins.pool,
@@ -98,12 +98,12 @@ async fn ask(
         timeouts,
         method,
         handshake,
-        timings: Timings { queue, ..Timings::default() },
+        timings: Timings { queue: clock::since(started), ..Timings::default() },
         reused: true,
     };
     loop {
         let again = body.again().filter(|_| is_idempotent(method));
-        terms.reused = lease.begin(terms.reused);
+        terms.reused = lease.begin(terms.reused, again.is_some());
         if !terms.reused {
             // Boxed, because most requests do not need its 1.5 KB.
             if let Err(error) = Box::pin(open(origins, &mut lease, &mut terms)).await {
@@ -115,7 +115,8 @@ async fn ask(
         // An origin may close an idle connection at any time, or write stray bytes to it, also while a request is on its
         // way (RFC 9112, section 9.3.1). That cannot happen on a new connection, so there is one retry.
         let again = again.filter(|_| terms.reused);
-        let same = match (exchange(lease.connection(), &mut upload, &terms, interim).await, again) {
+        let exchanged = exchange(lease.take_limit(), lease.connection(), &mut upload, &terms, interim).await;
+        let same = match (exchanged, again) {
             (Ok(answered), Some(same)) if answered.is_of_idleness() => same,
             (Ok(answered), _) => return Ok(Arriving::new(answered, lease, upload, &terms)),
             (Err(Failure { unanswered: true, .. }), Some(same)) => same,

@@ -12,6 +12,7 @@ use super::upstream::resume::{Resume, Resumed};
 use crate::error::{Error, Result};
 use crate::pool::Slice;
 use crate::stream::{Ending, Feed};
+use crate::wire::BodyFraming;
 
 /// The body of a response. Dropping it before its end closes the connection.
 #[derive(Debug)]
@@ -41,6 +42,11 @@ impl Body {
     /// The body of one of several origins, before any of it has been decoded.
     pub(super) fn followed(arriving: Arriving, turn: Turn, resume: Option<Box<Resume>>) -> Self {
         Self { arriving, followed: Some(Box::new(Followed { turn, resume, rest: None })) }
+    }
+
+    /// How the body is delimited that was begun with.
+    pub(super) fn framing(&self) -> BodyFraming {
+        self.arriving.framing()
     }
 
     /// The line in which requests wait for its connection.

@@ -4,12 +4,11 @@ mod head;
 
 use std::pin::pin;
 
-use tokio::time::Instant;
-
 use super::limits::{OriginLimits, Timeouts};
 use super::upload::{Progress, Upload, alongside};
+use crate::clock;
 use crate::error::{Code, Error, Kind, Result};
-use crate::net::{Connection, Peer, Reader};
+use crate::net::{Connection, Peer, Reader, Watch};
 use crate::pool::{Pool, Slice};
 use crate::stream::reading::ReadSizes;
 use crate::stream::{ResponseHead, Timings};
@@ -65,16 +64,18 @@ pub(super) struct Failure {
     pub(super) unanswered: bool,
 }
 
-/// Sends, and receives a head. Dropping the future closes the connection once its owner drops it.
+/// Sends, and receives a head. `limit` is the timer of the connection's last reader. Dropping the future closes the
+/// connection once its owner drops it.
 pub(super) async fn exchange(
+    limit: Watch,
     connection: &Connection,
     upload: &mut Upload,
     terms: &Terms<'_>,
     interim: &Interim<'_>,
 ) -> std::result::Result<Answered, Failure> {
     let progress = Progress::default();
-    let mut reader = Reader::new(Peer::Origin, terms.pool);
-    let mut head = HeadReader::new(terms, Instant::now());
+    let mut reader = Reader::new(Peer::Origin, terms.pool, limit);
+    let mut head = HeadReader::new(terms, clock::now());
     let outcome = {
         let read = pin!(head.read(&mut reader, connection, &progress, interim));
         alongside(upload, connection, &progress, read).await

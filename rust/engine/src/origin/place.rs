@@ -26,8 +26,10 @@ use super::names::Names;
 use super::resolve::resolve;
 use super::stats::{Counts, EndpointStats};
 use super::tally::Tally;
+use crate::clock;
 use crate::error::{Code, Error, Result, Source};
-use crate::net::{Connection, Unrest};
+use crate::net::{Connection, Unrest, Watch};
+use crate::runtime;
 use crate::sync::{Arc, Mutex, lock};
 
 /// One in this many connections is kept for proven clients: most of their requests end within milliseconds, and need not
@@ -157,7 +159,7 @@ impl Place {
         if state.retired {
             return Ok(Answer::Retired);
         }
-        let now = Instant::now();
+        let now = clock::now();
         if state.names.begin(now) {
             // The caller is on an engine thread, whose runtime runs.
             if let Ok(runtime) = Handle::try_current() {
@@ -277,7 +279,7 @@ impl Place {
     /// Whether the connection may carry another request.
     pub(super) fn reusable(&self, connection: &Connection) -> bool {
         connection.requests < self.limits.requests_per_connection
-            && connection.opened.elapsed() < self.limits.connection_age
+            && clock::since(connection.opened) < self.limits.connection_age
     }
 
     /// Takes back a lease, with its connection if that may serve again, and passes both to the next request. It may serve
@@ -287,7 +289,7 @@ impl Place {
         connection = connection.filter(|connection| state.names.has(connection.peer));
         state.leave(purpose);
         while let Some((purpose, waiting)) = self.next(&mut state) {
-            let connection_here = connection.take().or_else(|| state.pop_idle(Instant::now()));
+            let connection_here = connection.take().or_else(|| state.pop_idle(clock::now()));
             if connection_here.is_some() && !waiting.is_closed() {
                 state.counts.reused += 1;
             }
@@ -314,7 +316,7 @@ impl Place {
         if state.waiting() == 0 {
             return None;
         }
-        let now = Instant::now();
+        let now = clock::now();
         let is_standing = state.is_standing(now);
         let next = [state.turn, 1 - state.turn].into_iter().find_map(|line| {
             let [may_have, may_upload] = [false, true]
@@ -331,8 +333,8 @@ impl Place {
 
     /// Lays a connection by. It is registered with the sweeper's waker, so that neither a task nor a wake-up is
     /// spent on it unless something happens to it.
-    fn park(self: &Arc<Self>, state: &mut State, connection: Connection) {
-        let now = Instant::now();
+    fn park(self: &Arc<Self>, state: &mut State, mut connection: Connection) {
+        let now = clock::now();
         let deadline = (now + self.limits.idle_timeout).min(connection.opened + self.limits.connection_age);
         if let Some(waker) = &state.sweeper.waker {
             if let Poll::Ready(unrest) = connection.poll_unrest(&mut Context::from_waker(waker)) {
@@ -345,6 +347,7 @@ impl Place {
             runtime.spawn(sweep::run(Arc::clone(self)));
             state.sweeper.armed = Some(deadline);
         }
+        connection.idle_since = Some(runtime::turn());
         state.idle.push(Idle { connection, deadline });
     }
 
@@ -512,11 +515,14 @@ impl Lease {
     }
 
     /// Begins to use the connection that is there, if `reuses` and it keeps quiet; whether it does. Any other is closed:
-    /// what it has brought would be taken for the response to the next request.
-    pub(super) fn begin(&mut self, reuses: bool) -> bool {
+    /// what it has brought would be taken for the response to the next request. A request that `may_repeat` believes the
+    /// runtime, if that has looked at the connection since it became idle.
+    pub(super) fn begin(&mut self, reuses: bool, may_repeat: bool) -> bool {
         self.busy = true;
-        let Some(idle) = self.connection.take().filter(|_| reuses) else { return false };
-        if let Some(unrest) = idle.unrest() {
+        let Some(mut idle) = self.connection.take().filter(|_| reuses) else { return false };
+        let since = idle.idle_since.take();
+        let is_watched = may_repeat && since.is_some_and(|turn| turn != runtime::turn());
+        if let Some(unrest) = idle.unrest(is_watched) {
             let place = self.place();
             place.stirred(&mut lock(&place.state).counts, unrest, idle.peer);
             return false;
@@ -535,6 +541,13 @@ impl Lease {
         self.connection.as_ref().expect("what uses a lease has begun with a connection, or put one")
     }
 
+    /// The timer of the connection's last reader.
+    pub(super) fn take_limit(&mut self) -> Watch {
+        self.connection
+            .as_mut()
+            .map_or_else(Watch::default, |connection| std::mem::take(&mut connection.limit))
+    }
+
     /// Where it leads, if there is one.
     pub(super) fn address(&self) -> Option<SocketAddr> {
         self.connection.as_ref()?.peer
@@ -547,10 +560,13 @@ impl Lease {
         }
     }
 
-    /// The connection has carried its request to the end, and may serve again if it has not served enough.
-    pub(super) fn give_back(&mut self) {
-        let connection = self.connection.as_ref();
-        self.busy = !connection.is_some_and(|connection| self.place().reusable(connection));
+    /// The connection has carried its request to the end, and may serve again if it has not served enough. `limit`: the timer
+    /// of its reader.
+    pub(super) fn give_back(&mut self, limit: Watch) {
+        self.busy = !self.connection.as_ref().is_some_and(|connection| self.place().reusable(connection));
+        if let Some(connection) = &mut self.connection {
+            connection.limit = limit;
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::framing::{Cutter, Framing};
 use crate::net::{Payload, Source};
 use crate::pool::{Purpose, Slice};
 use crate::stream::Allowance;
+use crate::wire::BodyFraming;
 
 /// A body before any of it has been decoded.
 #[derive(Debug)]
@@ -24,6 +25,11 @@ pub(crate) struct Begun {
 }
 
 impl Begun {
+    /// How it is delimited.
+    pub(crate) fn framing(&self) -> BodyFraming {
+        self.body.framing()
+    }
+
     /// The line in which requests wait for its connection.
     pub(crate) fn line(&self) -> usize {
         self.body.line()

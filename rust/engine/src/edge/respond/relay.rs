@@ -251,18 +251,20 @@ async fn begin_body(
     let interim = Mutex::new(Vec::new());
     let pass = |head| lock(&interim).push(head);
     let origins = Arc::clone(&supplies.origins[task.thread]);
-    let mut begun = pin!(origin::begin(origins, Box::new(task.request(relay, body)?), &pass));
-    let (head, body) = poll_fn(|context| {
-        let begun = begun.as_mut().poll(context);
-        let interim = std::mem::take(&mut *lock(&interim));
-        task.wait(context, relay, &mut left, interim, outgoing)?;
-        begun
-    })
-    .await?;
+    let (head, body) = {
+        let mut begun = pin!(origin::begin(origins, Box::new(task.request(relay, body)?), &pass));
+        poll_fn(|context| {
+            let begun = begun.as_mut().poll(context);
+            let interim = std::mem::take(&mut *lock(&interim));
+            task.wait(context, relay, &mut left, interim, outgoing)?;
+            begun
+        })
+        .await?
+    };
     if let Some(account) = task.account {
         account.note_head(&head);
     }
-    let (framing, is_events) = task.begin(relay, &head, outgoing)?;
+    let (framing, is_events) = task.begin(relay, &head, body.framing(), outgoing);
     let is_cut =
         is_events | inspector.as_ref().is_some_and(|inspector| begin_inspection(inspector, &head.head));
     outgoing.feed_on(body.line());
@@ -312,7 +314,8 @@ async fn relay_by_cache(
     if let Some(account) = task.account {
         account.note_head(head);
     }
-    let (framing, is_events) = task.begin(relay, head, outgoing)?;
+    let framing = body_of(&head.head, task.incoming.method())?;
+    let (framing, is_events) = task.begin(relay, head, framing, outgoing);
     stream.set_framing(&task.cut(relay, is_events))?;
     outgoing.feed_on(stream.line());
     outgoing.attach(task.supply(relay, stream.into(), is_events, None), framing);
@@ -499,20 +502,16 @@ impl Task<'_> {
         })
     }
 
-    /// Puts the head of the origin's response before its body. How that is delimited, and whether it is a stream of events,
-    /// which can end behind any of them.
+    /// Puts the head of the origin's response before its body, which the origin has delimited by `framing`. Returns how it
+    /// is delimited here, and whether it is a stream of events, which can end after any of them.
     fn begin(
         &self,
         relay: &Relay,
         ResponseHead { head, .. }: &ResponseHead,
+        framing: BodyFraming,
         outgoing: &mut Outgoing,
-    ) -> Result<(BodyFraming, bool)> {
-        let incoming = self.incoming;
-        let framing = if head.status == 101 {
-            BodyFraming::Tunnel
-        } else {
-            body_of(head, incoming.method())?.sent_to(incoming.minor_version)
-        };
+    ) -> (BodyFraming, bool) {
+        let framing = framing.sent_to(self.incoming.minor_version);
         let is_events = is_events(head, framing);
         let policy = relay.spec().events.as_deref().filter(|_| is_events);
         self.put_head(
@@ -526,7 +525,7 @@ impl Task<'_> {
         if is_events {
             self.client.keep_backlog(self.site.config.event_backlog);
         }
-        Ok((framing, is_events))
+        (framing, is_events)
     }
 
     /// Puts the head of a response into `outgoing`; `fields` are end-to-end, and `defaults` are written for the fields that

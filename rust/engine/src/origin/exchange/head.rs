@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::super::upload::Progress;
 use super::{Interim, Terms};
+use crate::clock;
 use crate::error::{Code, Result};
 use crate::net::{Connection, Read, Reader};
 use crate::pool::Slice;
@@ -79,7 +80,7 @@ impl<'a> HeadReader<'a> {
             }
             match reader.read_on(connection, &mut buffer).await? {
                 Read::Bytes { .. } => {
-                    self.first_byte.get_or_insert_with(|| self.started.elapsed());
+                    self.first_byte.get_or_insert_with(|| clock::since(self.started));
                 }
                 Read::End { .. } => return Err(Code::OriginClosed.error(self.closed())),
                 Read::Nothing => {}

@@ -1,3 +1,5 @@
+use std::io::Write;
+
 use proptest::prelude::*;
 use tokio::net::TcpListener;
 
@@ -53,7 +55,7 @@ async fn opened(place: &Arc<Place>) -> Lease {
     let mut lease = lease(place);
     let tls = Tls::new(Roots::WebPki).unwrap();
     let connection = connect::open(place, &tls, &NO_TIMEOUTS, &mut Timings::default()).await.unwrap();
-    lease.begin(true);
+    lease.begin(true, true);
     lease.put(connection);
     lease
 }
@@ -69,19 +71,53 @@ async fn connections_to_addresses_that_a_name_has_no_more_are_not_used_again() {
     let place = place("origin.example", LONG);
     place.learn(Some(vec![old.local_addr().unwrap()]));
     let (mut first, mut second) = (opened(&place).await, opened(&place).await);
-    first.give_back();
+    first.give_back(Watch::default());
     drop(first);
     assert_eq!(idle(&place), 1);
     place.learn(Some(vec![new.local_addr().unwrap()]));
     assert_eq!(idle(&place), 0, "what was idle is closed");
-    second.give_back();
+    second.give_back(Watch::default());
     drop(second);
     assert_eq!(idle(&place), 0, "what was in use is closed when it is given back");
     let mut third = opened(&place).await;
     assert_eq!(third.connection().peer, Some(new.local_addr().unwrap()));
-    third.give_back();
+    third.give_back(Watch::default());
     drop(third);
     assert_eq!(idle(&place), 1);
+}
+
+#[tokio::test]
+async fn only_a_request_that_may_be_repeated_believes_the_runtime_about_a_connection() {
+    let origin = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = place("origin.example", LONG);
+    place.learn(Some(vec![origin.local_addr().unwrap()]));
+    let mut first = opened(&place).await;
+    let (mut accepted, _) = origin.accept().unwrap();
+    first.give_back(Watch::default());
+    drop(first);
+    // The runtime has looked at the connection; what comes then, it has not heard of.
+    tokio::task::yield_now().await;
+    accepted.write_all(b"HTTP/1.1 200 OK\r\n").unwrap();
+    let mut next = lease(&place);
+    assert_eq!(next.connection().unrest(true), None);
+    assert_eq!(next.connection().unrest(false), Some(Unrest::Bytes));
+    next.connection.as_mut().expect("the idle one").idle_since = Some(runtime::turn() + 1);
+    assert!(!next.begin(true, false), "the kernel was not asked");
+}
+
+#[tokio::test]
+async fn a_connection_that_became_idle_in_this_turn_is_asked_about() {
+    let origin = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = place("origin.example", LONG);
+    place.learn(Some(vec![origin.local_addr().unwrap()]));
+    let mut first = opened(&place).await;
+    let (mut accepted, _) = origin.accept().unwrap();
+    accepted.write_all(b"HTTP/1.1 200 OK\r\n").unwrap();
+    first.give_back(Watch::default());
+    drop(first);
+    let mut next = lease(&place);
+    assert_eq!(next.connection().idle_since, Some(runtime::turn()));
+    assert!(!next.begin(true, true), "the kernel was not asked");
 }
 
 #[tokio::test]
@@ -92,7 +128,7 @@ async fn a_name_that_is_in_use_is_resolved_again_when_it_is_due() {
     // Not what localhost is: that it is asked for shows in that being gone.
     place.learn(Some(vec![here]));
     let mut first = opened(&place).await;
-    first.give_back();
+    first.give_back(Watch::default());
     drop(first);
     let refreshed = async {
         loop {
