@@ -155,8 +155,8 @@ impl Connection {
         lock(&self.inner).poll_unrest(context)
     }
 
-    /// The event on an idle connection that is about to be used; none if it keeps quiet. The kernel is asked, with one
-    /// system call of some 0.3 us, unless the runtime is believed that has heard of nothing.
+    /// What an idle connection did that is about to be used; none if it keeps quiet. With `believes`, what the runtime last
+    /// heard is enough; without, the kernel is asked too, with one system call of some 0.3 us.
     pub(crate) fn unrest(&self, believes: bool) -> Option<Unrest> {
         let mut inner = lock(&self.inner);
         let context = &mut Context::from_waker(Waker::noop());

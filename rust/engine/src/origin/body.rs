@@ -44,7 +44,7 @@ impl Body {
         Self { arriving, followed: Some(Box::new(Followed { turn, resume, rest: None })) }
     }
 
-    /// How the body is delimited that was begun with.
+    /// How the body that was begun with is delimited.
     pub(super) fn framing(&self) -> BodyFraming {
         self.arriving.framing()
     }

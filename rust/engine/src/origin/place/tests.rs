@@ -60,6 +60,16 @@ async fn opened(place: &Arc<Place>) -> Lease {
     lease
 }
 
+/// A place with one connection, and the origin's end of it.
+async fn connected() -> (Arc<Place>, Lease, std::net::TcpStream) {
+    let origin = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = place("origin.example", LONG);
+    place.learn(Some(vec![origin.local_addr().unwrap()]));
+    let lease = opened(&place).await;
+    let (accepted, _) = origin.accept().unwrap();
+    (place, lease, accepted)
+}
+
 fn idle(place: &Place) -> usize {
     place.stats().idle
 }
@@ -88,11 +98,7 @@ async fn connections_to_addresses_that_a_name_has_no_more_are_not_used_again() {
 
 #[tokio::test]
 async fn only_a_request_that_may_be_repeated_believes_the_runtime_about_a_connection() {
-    let origin = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let place = place("origin.example", LONG);
-    place.learn(Some(vec![origin.local_addr().unwrap()]));
-    let mut first = opened(&place).await;
-    let (mut accepted, _) = origin.accept().unwrap();
+    let (place, mut first, mut accepted) = connected().await;
     first.give_back(Watch::default());
     drop(first);
     // The runtime has looked at the connection; what comes then, it has not heard of.
@@ -107,11 +113,7 @@ async fn only_a_request_that_may_be_repeated_believes_the_runtime_about_a_connec
 
 #[tokio::test]
 async fn a_connection_that_became_idle_in_this_turn_is_asked_about() {
-    let origin = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let place = place("origin.example", LONG);
-    place.learn(Some(vec![origin.local_addr().unwrap()]));
-    let mut first = opened(&place).await;
-    let (mut accepted, _) = origin.accept().unwrap();
+    let (place, mut first, mut accepted) = connected().await;
     accepted.write_all(b"HTTP/1.1 200 OK\r\n").unwrap();
     first.give_back(Watch::default());
     drop(first);
