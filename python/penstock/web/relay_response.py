@@ -79,6 +79,9 @@ class TakenOver(web.StreamResponse):
     Its fields are those of the origin that go on to the client. They are built when they are first read.
     """
 
+    # aiohttp asks each response for it, and `__getattr__` would answer.
+    __http_exception__ = False
+
     def __init__(
         self,
         request: web.BaseRequest,
