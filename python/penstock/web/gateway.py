@@ -215,10 +215,14 @@ class Gateway(Shared):
         given = (path, origin, headers, timeouts, caching, overrides, events, inspect)
         given_besides = (tenant, on_complete, topic, hub, subscriptions)
         has_options = given != (None,) * 8 or given_besides != (None,) * 5
-        if not has_options and self._is_plain and is_unseen(request, self, Gateway.relay):
-            handed = self._hand_over_plain(request)
-            if handed is not None:
-                return handed
+        if self._is_plain and not has_options and type(request) is web.Request:
+            prepared = self._prepared_plain(engine_for(request, self._engine))
+            if is_unseen(request, self, Gateway.relay):
+                handed = self._hand_over(request, prepared, None)
+                if handed is not None:
+                    return handed
+            asks_for = partial(raw_target, request, self._origin.base, self._prefix)
+            return await relay(request, Order(prepared, asks_for, prepared.forwarding(fills=False), None))
         if not isinstance(request, web.BaseRequest):
             raise _arguments.bad("request", request, "the request that the handler was called with")
         _arguments.text("path", path, "'/a?b=c'")
@@ -280,15 +284,6 @@ class Gateway(Shared):
             feeding = Feeding(hub, topic, tenant, subscriptions, events)
             return await feeding.respond(request, partial(relay, request, replace(order, feeding=feeding)))
         return await relay(request, order)
-
-    def _hand_over_plain(self, request: web.Request) -> web.StreamResponse | None:
-        """Have the engine answer `request` by the gateway's own settings, if it can."""
-        engine = engine_for(request, self._engine)
-        prepared = self._plain.get(engine)
-        if prepared is None:
-            kind = _Kind(self._origin, None, None, self._events, None, "", is_mapped=True, is_planned=False)
-            prepared = self._plain[engine] = self._prepared(engine, kind)
-        return self._hand_over(request, prepared, None)
 
     def _hand_over(
         self, request: web.Request, prepared: PreparedRelay, target: str | None
@@ -493,6 +488,14 @@ class Gateway(Shared):
             if len(self._relays) >= 1024:  # noqa: PLR2004 (more kinds than that are made anew for each request)
                 self._relays.clear()
             known = self._relays[engine, kind] = self._prepare(engine, kind)
+        return known
+
+    def _prepared_plain(self, engine: Engine) -> PreparedRelay:
+        """What is the same for all relays without options, if the gateway has no caching and no inspection."""
+        known = self._plain.get(engine)
+        if known is None:
+            kind = _Kind(self._origin, None, None, self._events, None, "", is_mapped=True, is_planned=False)
+            known = self._plain[engine] = self._prepared(engine, kind)
         return known
 
     def _prepare(self, engine: Engine, kind: "_Kind") -> PreparedRelay:
