@@ -127,14 +127,15 @@ class Gateway(Shared):
         self._limits = timeouts
         self._policy = forwarding or Forwarding()
         self._relays: dict[tuple[Engine, _Kind], PreparedRelay] = {}
-        self._plain: dict[Engine, PreparedRelay] = {}
         self._caching = caching
         self._inspect = inspect
         self._counts: dict[str, _native.Counts] = {}
         self._counting: set[asyncio.Task[None]] = set()
         self._plans = None if self._parent is None else self._parent.plans(self)
-        # Whether a relay without options is the same for all requests of an engine.
-        self._is_plain: Final = self._plans is None and caching is None and inspect is None
+        # A relay without options; None if they are not the same for all requests of an engine.
+        self._plain: _Kind | None = None
+        if self._plans is None and caching is None and inspect is None:
+            self._plain = _Kind(self._origin, None, None, events, None, "", is_mapped=True, is_planned=False)
         if self._parent is not None and inspect is not None:
             self._parent.keep(self)
         if caching is not None:
@@ -215,8 +216,8 @@ class Gateway(Shared):
         given = (path, origin, headers, timeouts, caching, overrides, events, inspect)
         given_besides = (tenant, on_complete, topic, hub, subscriptions)
         has_options = given != (None,) * 8 or given_besides != (None,) * 5
-        if self._is_plain and not has_options and type(request) is web.Request:
-            prepared = self._prepared_plain(engine_for(request, self._engine))
+        if self._plain is not None and not has_options and type(request) is web.Request:
+            prepared = self._prepared(engine_for(request, self._engine), self._plain)
             if is_unseen(request, self, Gateway.relay):
                 handed = self._hand_over(request, prepared, None)
                 if handed is not None:
@@ -488,14 +489,6 @@ class Gateway(Shared):
             if len(self._relays) >= 1024:  # noqa: PLR2004 (more kinds than that are made anew for each request)
                 self._relays.clear()
             known = self._relays[engine, kind] = self._prepare(engine, kind)
-        return known
-
-    def _prepared_plain(self, engine: Engine) -> PreparedRelay:
-        """What is the same for all relays without options, if the gateway has no caching and no inspection."""
-        known = self._plain.get(engine)
-        if known is None:
-            kind = _Kind(self._origin, None, None, self._events, None, "", is_mapped=True, is_planned=False)
-            known = self._plain[engine] = self._prepared(engine, kind)
         return known
 
     def _prepare(self, engine: Engine, kind: "_Kind") -> PreparedRelay:
