@@ -634,14 +634,20 @@ class Topics:
 
 @final
 class AccessLog:
-    """Lines of an access log that wait for Python."""
+    """An access log: lines that wait for Python, or that a thread writes to a file.
 
-    def __new__(cls) -> Self: ...
+    Raises:
+        SystemFailureError: the file cannot be opened (FILE_FAILED).
+    """
+
+    def __new__(cls, path: str | None = None) -> Self:
+        """`path`: the file, "-" for standard error; None if Python takes the lines."""
+
     def take(self) -> tuple[list[str], int] | None:
         """Wait for lines. Returns them, and the number dropped after them; None at the end of a closed log."""
 
-    def close(self) -> None:
-        """No more lines come."""
+    def close(self, seconds: float) -> bool:
+        """Close the log, and wait until its lines are in the file. False if they are not after so many seconds."""
 
 @final
 class Site:
@@ -652,15 +658,11 @@ class Site:
         engine: Engine,
         settings: config.Edge,
         natives: Sequence[Route | Topics],
-        access_log: AccessLog | str | None,
+        access_log: AccessLog | None,
         lane: Lane | None,
         own_log: bool = False,
     ) -> Self:
-        """Requests without a route go to `lane`.
-
-        `access_log`: the path of a file, "-" for standard error, or an `AccessLog`. With `own_log` the
-        application logs its own answers.
-        """
+        """Requests without a route go to `lane`. With `own_log` the application logs its own answers."""
 
     def listen_tcp(self, address: str, port: int) -> tuple[str, int]:
         """Listen to an address, and return it with the bound port."""

@@ -379,8 +379,9 @@ async def test_a_file_has_the_lines_of_both_lanes_and_the_logger_none(
         await client.ask("/app")
         client.abort()
         await runner.cleanup()
-    await until(lambda: (tmp_path / "access.log").read_text().count("\n") == 2, "both lines are written")
-    found = [LINE.fullmatch(line) for line in (tmp_path / "access.log").read_text().splitlines()]
+        # `site` is still there: the last lines do not wait until nobody knows the site.
+        written = (tmp_path / "access.log").read_text()
+    found = [LINE.fullmatch(line) for line in written.splitlines()]
     assert [line and line["request"] for line in found] == ["GET /native/whole HTTP/1.1", "GET /app HTTP/1.1"]
     assert lines.raw() == []
 

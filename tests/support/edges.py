@@ -80,8 +80,8 @@ class Edges:
 
     def site(self, routes: Routes, *, edge: config.Edge = DEFAULT, log: Path | None = None) -> _native.Site:
         """A site that listens to nothing yet."""
-        path = None if log is None else str(log)
-        site = _native.Site(self.engine.native, edge, self.natives(routes), path, None)
+        lines = None if log is None else _native.AccessLog(str(log))
+        site = _native.Site(self.engine.native, edge, self.natives(routes), lines, None)
         self._sites.append(site)
         return site
 

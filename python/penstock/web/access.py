@@ -14,19 +14,37 @@ from aiohttp.log import access_logger
 
 from penstock import _native
 
-__all__ = ["TENANT", "AccessLines", "OwnAccessLogger", "lines_of", "note"]
+__all__ = ["TENANT", "AccessFile", "AccessLines", "OwnAccessLogger", "lines_of", "note"]
 
 TENANT: Final = web.RequestKey("tenant", str)
 """Where `relay` leaves its `tenant` on the request, for access logs and middlewares."""
 
 _log: Final = logging.getLogger("penstock.web")
 
-# Seconds that a stop waits for the handlers of a logger (arbitrary): one that hangs must not keep the process.
+# Seconds that a stop waits for the handlers of a logger, or for a file (arbitrary): one that hangs must not keep the
+# process.
 _PATIENCE: Final = 5.0
 
 
 class OwnAccessLogger(web_log.AccessLogger):
     """aiohttp's lines, for who has asked for them."""
+
+
+class AccessFile:
+    """The file, or the standard error, of one site's lines.
+
+    Raises:
+        SystemFailureError: the file cannot be opened (FILE_FAILED).
+    """
+
+    def __init__(self, path: str) -> None:
+        self.native: Final = _native.AccessLog(path)
+        self._path = path
+
+    def leave(self) -> None:
+        """The site has ended. Its lines are written: the engine would write the last in 100 ms, and may end before."""
+        if not self.native.close(_PATIENCE):
+            _log.warning("the access log %r has not taken all lines within %g s", self._path, _PATIENCE)
 
 
 class AccessLines:
@@ -61,7 +79,7 @@ class AccessLines:
             self._end()
 
     def _end(self) -> None:
-        self.native.close()
+        self.native.close(0)
         self._thread.join(_PATIENCE)
         if self._thread.is_alive():
             _log.warning("the handlers of the logger %r have not taken all lines", self._logger.name)

@@ -15,7 +15,7 @@ from penstock.engine import Engine
 from penstock.exceptions import PenstockError, make_error
 from penstock.metrics import Pages
 
-from .access import AccessLines
+from .access import AccessFile, AccessLines
 from .client_socket import ClientSocket
 from .handover import log_failed_relay
 from .shutdown import last_act
@@ -151,13 +151,12 @@ class Listening:
     ) -> None:
         self.lane: Final = lane
         # Left last, with the lines of all that was cut off.
-        self._lines: AccessLines | None = None
-        log: _native.AccessLog | str | None
+        self._lines: AccessFile | AccessLines | None = None
         if isinstance(access_log, logging.Logger):
             self._lines = AccessLines.join(access_log)
-            log = self._lines.native
-        else:
-            log = access_log
+        elif access_log is not None:
+            self._lines = AccessFile(access_log)
+        log = None if self._lines is None else self._lines.native
         try:
             self.site: Final = _native.Site(engine.native, edge, routes, log, lane, own_log)
         except BaseException:

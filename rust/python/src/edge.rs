@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use penstock_engine::Code;
 use penstock_engine::access::Entered as EdgeEntered;
@@ -112,15 +113,23 @@ pub(crate) struct SiteCounts {
     refused: u64,
 }
 
-/// Lines of an access log that wait for Python.
+/// An access log: lines that wait for Python, or that a thread writes to a file.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct AccessLog(Arc<Log>);
 
 #[pymethods]
 impl AccessLog {
+    /// `path`: the file, `-` for standard error; `None` if Python takes the lines.
     #[new]
-    fn new() -> Self {
-        Self(Arc::new(Log::kept()))
+    #[pyo3(signature = (path = None))]
+    fn new(py: Python<'_>, path: Option<PathBuf>) -> PyResult<Self> {
+        let log = match path {
+            None => Log::kept(),
+            Some(path) => {
+                Log::open(Some(path).filter(|path| path.as_os_str() != "-")).into_python(py)?
+            }
+        };
+        Ok(Self(Arc::new(log)))
     }
 
     /// Waits for lines without the interpreter's lock. Returns them, and the number of lines dropped after them; `None`
@@ -131,17 +140,11 @@ impl AccessLog {
         Some((String::from_utf8_lossy(&lines).lines().map(str::to_owned).collect(), dropped))
     }
 
-    /// Closes the log.
-    fn close(&self) {
-        self.0.close();
+    /// Closes the log, and waits for `seconds` at most until its lines are in the file. False if they are not.
+    fn close(&self, py: Python<'_>, seconds: f64) -> bool {
+        let log = Arc::clone(&self.0);
+        py.detach(move || log.close(Duration::from_secs_f64(seconds)))
     }
-}
-
-/// The target of an access log.
-#[derive(FromPyObject)]
-enum LogTarget<'py> {
-    Kept(Bound<'py, AccessLog>),
-    Path(PathBuf),
 }
 
 /// A route that the engine answers alone.
@@ -184,8 +187,7 @@ fn gates(py: Python<'_>, routes: &[Answering<'_>]) -> Vec<Py<Gate>> {
 
 #[pymethods]
 impl Site {
-    /// `access_log`: the path of a file, `-` for standard error, or an [`AccessLog`]. With `own_log` the
-    /// application logs its own answers.
+    /// With `own_log` the application logs its own answers.
     #[new]
     #[pyo3(signature = (engine, settings, natives, access_log, lane, own_log = false))]
     #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
@@ -194,22 +196,14 @@ impl Site {
         engine: &Bound<'_, Engine>,
         settings: Settings<EdgeSettings>,
         natives: Vec<Answering<'_>>,
-        access_log: Option<LogTarget<'_>>,
+        access_log: Option<&Bound<'_, AccessLog>>,
         lane: Option<&Bound<'_, Lane>>,
         own_log: bool,
     ) -> PyResult<Self> {
         let (supplies, threads) = engine.get().lend(py)?;
         // If a loop is running, origins that fail are logged there. A site needs no loop before `idle`.
         let _ = engine.get().port(py);
-        let log = access_log
-            .map(|target| match target {
-                LogTarget::Kept(log) => Ok(Arc::clone(&log.get().0)),
-                LogTarget::Path(path) => {
-                    Log::open(Some(path).filter(|path| path.as_os_str() != "-")).map(Arc::new)
-                }
-            })
-            .transpose()
-            .into_python(py)?;
+        let log = access_log.map(|log| Arc::clone(&log.get().0));
         let app = lane.map(|lane| lane.get().queue());
         let lane = lane.map(|lane| Arc::downgrade(lane.get().shared()));
         let table = routes(py, &natives, lane.as_ref())?;

@@ -27,13 +27,16 @@ const MOST: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Log {
     shared: Arc<Shared>,
-    writer: Option<JoinHandle<()>>,
+    /// None if lines are taken, and after the log was closed.
+    writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
     filled: Condvar,
+    /// Notified when all lines of a closed log are written.
+    finished: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -41,6 +44,8 @@ struct State {
     lines: Vec<u8>,
     dropped: u64,
     closed: bool,
+    /// The thread that writes has ended.
+    is_finished: bool,
 }
 
 /// What a line says.
@@ -73,12 +78,12 @@ impl Log {
             .name("penstock-log".to_owned())
             .spawn(move || write_all(&other, target))
             .map_err(failed)?;
-        Ok(Self { shared, writer: Some(writer) })
+        Ok(Self { shared, writer: Mutex::new(Some(writer)) })
     }
 
     /// One whose lines are taken by [`Log::take`].
     pub fn kept() -> Self {
-        Self { shared: Arc::default(), writer: None }
+        Self { shared: Arc::default(), writer: Mutex::default() }
     }
 
     /// Waits for lines: all that have come, and how many were dropped after them. None once it is closed and they have
@@ -88,8 +93,20 @@ impl Log {
         (!lines.is_empty() || dropped > 0).then_some((lines, dropped))
     }
 
-    /// No more lines come.
-    pub fn close(&self) {
+    /// Takes no more lines, and waits for `patience` at most until the thread has written those that have come. False if it
+    /// has not: its disk or its pipe hangs, and the thread is left alone.
+    pub fn close(&self, patience: Duration) -> bool {
+        self.stop();
+        if hold(&self.writer).take().is_none() {
+            return true;
+        }
+        let unfinished = |state: &mut State| !state.is_finished;
+        let state = hold(&self.shared.state);
+        let waited = self.shared.finished.wait_timeout_while(state, patience, unfinished);
+        waited.unwrap_or_else(PoisonError::into_inner).0.is_finished
+    }
+
+    fn stop(&self) {
         hold(&self.shared.state).closed = true;
         self.shared.filled.notify_one();
     }
@@ -113,16 +130,16 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        self.close();
-        if let Some(writer) = self.writer.take() {
+        self.stop();
+        if let Some(writer) = hold(&self.writer).take() {
             // A panic of the thread has been printed by it.
             let _ = writer.join();
         }
     }
 }
 
-fn hold(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {
@@ -146,6 +163,8 @@ fn write_all(shared: &Shared, mut target: Target) {
         let (lines, dropped, closed) = shared.next();
         target.write(&lines, dropped);
         if closed {
+            hold(&shared.state).is_finished = true;
+            shared.finished.notify_all();
             return;
         }
     }
@@ -301,6 +320,31 @@ mod tests {
     }
 
     #[test]
+    fn a_log_that_was_closed_has_written_all_lines() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("access.log");
+        let incoming = request();
+        let log = Log::open(Some(path.clone())).unwrap();
+        log.put(&entry(&incoming));
+        assert!(log.close(Duration::from_secs(60)));
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
+        assert!(log.close(Duration::ZERO), "it is idempotent");
+    }
+
+    #[test]
+    fn a_file_that_hangs_is_waited_for_no_longer_than_is_said() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let reader = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let log = Log::open(Some(path)).unwrap();
+        hold(&log.shared.state).lines = vec![b'\n'; MOST];
+        assert!(!log.close(Duration::from_millis(10)), "a pipe holds 64 KiB");
+        drop(log);
+        drop(reader);
+    }
+
+    #[test]
     fn what_finds_the_buffer_full_is_counted() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("access.log");
@@ -320,7 +364,7 @@ mod tests {
         for bytes in 0..3 {
             assert!(log.put(&Entry { bytes, ..entry(&incoming) }));
         }
-        log.close();
+        assert!(log.close(Duration::ZERO), "no thread is waited for");
         assert!(!log.put(&entry(&incoming)), "it is closed");
         let (lines, dropped) = log.take().unwrap();
         let bytes: Vec<_> =
