@@ -125,9 +125,7 @@ impl AccessLog {
     fn new(py: Python<'_>, path: Option<PathBuf>) -> PyResult<Self> {
         let log = match path {
             None => Log::kept(),
-            Some(path) => {
-                Log::open(Some(path).filter(|path| path.as_os_str() != "-")).into_python(py)?
-            }
+            Some(path) => Log::open(Some(path).filter(|path| path.as_os_str() != "-")).into_python(py)?,
         };
         Ok(Self(Arc::new(log)))
     }
