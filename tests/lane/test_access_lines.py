@@ -379,7 +379,7 @@ async def test_a_file_has_the_lines_of_both_lanes_and_the_logger_none(
         await client.ask("/app")
         client.abort()
         await runner.cleanup()
-        # `site` is still there: the last lines do not wait until nobody knows the site.
+        # `site` is still there: the last lines do not wait until it goes.
         written = (tmp_path / "access.log").read_text()
     found = [LINE.fullmatch(line) for line in written.splitlines()]
     assert [line and line["request"] for line in found] == ["GET /native/whole HTTP/1.1", "GET /app HTTP/1.1"]

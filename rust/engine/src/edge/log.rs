@@ -93,8 +93,8 @@ impl Log {
         (!lines.is_empty() || dropped > 0).then_some((lines, dropped))
     }
 
-    /// Takes no more lines, and waits for `patience` at most until the thread has written those that have come. False if it
-    /// has not: its disk or its pipe hangs, and the thread is left alone.
+    /// Takes no more lines, and waits for `patience` at most until the thread has written the lines that it has. False if
+    /// it has not: its disk or its pipe hangs, and the thread is left alone.
     pub fn close(&self, patience: Duration) -> bool {
         self.stop();
         if hold(&self.writer).take().is_none() {
