@@ -64,6 +64,23 @@ async def test_without_cancellation_a_handler_goes_on(serve: Serve, connect: Con
     await in_time(ended.wait(), "the handler has ended")
 
 
+@pytest.mark.parametrize("closes", [False, True], ids=["kept alive", "closing"])
+async def test_the_rest_of_a_body_is_not_waited_for_if_its_client_left(
+    serve: Serve, connect: Connect, closes: bool
+) -> None:
+    async def refuse(_: web.Request) -> web.Response:
+        return web.Response(status=413, headers={"Connection": "close"} if closes else {})
+
+    served = await serve(refuse, server={"lingering_time": 1000})
+    ours = asyncio.all_tasks()
+    client = await connect(served)
+    await client.get("/", "Content-Length: 2", method="POST")
+    await client.send(b"a")
+    assert (await client.head()).status == 413
+    client.abort()
+    await until(lambda: asyncio.all_tasks() <= ours, "no task waits for the body")
+
+
 async def test_a_request_whose_client_left_is_not_handled(serve: Serve, connect: Connect) -> None:
     handled: list[str] = []
 

@@ -51,7 +51,9 @@ async def nothing_is_left(request: pytest.FixtureRequest, engine: penstock.Engin
     ours = asyncio.current_task()
     await until(
         lambda: all(task is ours or task.done() for task in asyncio.all_tasks()),
-        "every task of the test has ended",
+        lambda: (
+            f"every task of the test has ended: {[task for task in asyncio.all_tasks() if task is not ours]}"
+        ),
         within=TASKS_END,
     )
 

@@ -13,12 +13,14 @@ DEADLINE = 30.0
 """Seconds after which a wait fails. Arbitrary; far above what a busy machine needs."""
 
 
-async def until(condition: Callable[[], object], what: str, *, within: float = DEADLINE) -> None:
-    """Poll until `condition` holds; after `within` seconds the test fails with `what`."""
+async def until(
+    condition: Callable[[], object], what: str | Callable[[], str], *, within: float = DEADLINE
+) -> None:
+    """Poll until `condition` holds; after `within` seconds the test fails with `what`, or what that returns then."""
     end = time.monotonic() + within
     while not condition():
         if time.monotonic() > end:
-            pytest.fail(f"not within {within} s: {what}")
+            pytest.fail(f"not within {within} s: {what() if callable(what) else what}")
         await asyncio.sleep(0.002)
 
 

@@ -22,6 +22,7 @@ class ClientLink(asyncio.Protocol):
 
     __slots__ = (
         "_protocol",
+        "begin_request",
         "connection_made",
         "data_received",
         "eof_received",
@@ -39,6 +40,8 @@ class ClientLink(asyncio.Protocol):
         self.lost = False
         for name in ("connection_made", "data_received", "eof_received", "pause_writing", "resume_writing"):
             setattr(self, name, getattr(protocol, name))
+        # A protocol on the engine's transport has it.
+        self.begin_request: object = getattr(protocol, "begin_request", None)
 
     @classmethod
     def of(cls, transport: asyncio.Transport) -> "ClientLink":

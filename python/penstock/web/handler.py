@@ -1,18 +1,28 @@
-"""aiohttp's protocol, as the engine's transport needs it: one that says when its response has ended.
+"""aiohttp's protocol, as the engine's transport needs it: it says when its response has ended, and takes parsed heads.
 
 The transport gives a protocol one request after the other, of whatever clients, as a reverse proxy does with a
 connection to its upstream. So it must know when the one before is over, which aiohttp does not tell. The last thing
 that `finish_response` does is to have the request logged, and there it is told: around `finish_response` itself it
 would cost every request a coroutine.
+
+A request without a body is not given to aiohttp's parser, if this is an aiohttp whose `start` is known
+(`begin_request`): a parse, a future and a second task for each request are a seventh of what a small request costs.
 """
 
+import asyncio
 import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, Final
 
-from aiohttp import web
+from aiohttp import __version__, web, web_protocol
+from aiohttp.http_parser import RawRequestMessage
+from aiohttp.http_writer import StreamWriter
+from aiohttp.streams import EMPTY_PAYLOAD
 
 from penstock.engine import Engine, default_engine
+
+from .request_head import MOST_BYTES, MOST_FIELDS, plain_request
 
 __all__ = ["engine_for", "handler_factory"]
 
@@ -27,9 +37,96 @@ class _Over:
 _OVER: Final = _Over()
 # The attribute of a protocol's class that has the engine of its clients.
 _ENGINE: Final = "_penstock_engine"
+# The releases of aiohttp whose `start` does for a request what `_respond` does.
+_KNOWN_RELEASES: Final = ("3.14.",)
+# The methods of aiohttp's that `_respond` stands for, or calls as `start` does.
+_KNOWN_METHODS: Final = (
+    "_handle_request",
+    "_process_keepalive",
+    "close",
+    "data_received",
+    "finish_response",
+    "force_close",
+    "start",
+)
 
 
-def _saying(cls: type[web.RequestHandler], engine: Engine) -> type[web.RequestHandler]:
+def _takes_heads(handler: web.RequestHandler) -> bool:
+    """Whether `begin_request` does for `handler` what aiohttp's parser and `start` do.
+
+    Not if a subclass or a tool has put a method of its own in the place of one of aiohttp's, nor with limits on heads
+    that `plain_request` does not apply.
+    """
+    if not __version__.startswith(_KNOWN_RELEASES):
+        return False
+    for name in _KNOWN_METHODS:
+        method = getattr(type(handler), name)
+        if type(method) is not FunctionType or method.__globals__ is not vars(web_protocol):
+            return False
+    limits = min(handler.max_line_size, handler.max_field_size)
+    return limits >= MOST_BYTES and handler.max_headers >= MOST_FIELDS
+
+
+def _begin_request(self: Any, head: bytes) -> None:
+    """Begin with a request that has no body, whose head the engine has parsed and written anew."""
+    waiter = self._waiter
+    # Without it, or if it is done, `start` has not come back from the request before, and takes this one after it.
+    idle = not (waiter is None or waiter.done() or self._close or self._force_close)
+    message = plain_request(head) if idle else None
+    if message is None:
+        self.data_received(head)
+        return
+    # The timer of idle connections would take this one for idle until the task has begun.
+    self._keepalive = False
+    self._request_count += 1
+    self._task_handler = self._loop.create_task(_respond(self, message, self._task_handler))
+
+
+async def _respond(self: Any, message: RawRequestMessage, started: asyncio.Task[None] | None) -> None:
+    """Answer a request as `start` does, which waits meanwhile: its own task, `started`, is not woken for it."""
+    loop, manager = self._loop, self._manager
+    waiter, self._waiter = self._waiter, None
+    if manager is None:
+        waiter.cancel()
+        return
+    manager.requests_count += 1
+    begun = loop.time() if self._logging_enabled else None
+    writer, task = StreamWriter(self, loop), self._task_handler
+    request = self._request_factory(message, EMPTY_PAYLOAD, self, writer, task)
+    try:
+        response, is_reset = await self._handle_request(request, begun, self._request_handler)
+        self._keepalive = not is_reset and bool(response.keep_alive)
+    except ConnectionError:
+        self.log_debug("Ignored premature client disconnection")
+    except Exception as error:  # noqa: BLE001 (as `start`)
+        self.log_exception("Unhandled exception", exc_info=error)
+        self.force_close()
+    except BaseException:
+        self.force_close()
+        raise
+    finally:
+        request._task = None  # noqa: SLF001
+        if self._task_handler is task:
+            self._task_handler = started
+        _rest(self, waiter)
+
+
+def _rest(self: Any, waiter: asyncio.Future[None]) -> None:
+    """Wait for the next request, or close."""
+    if self._keepalive and not self._close and not self._force_close:
+        self._waiter = waiter
+        self._next_keepalive_close_time = until = self._loop.time() + self._keepalive_timeout
+        if self._keepalive_handle is None:
+            self._keepalive_handle = self._loop.call_at(until, self._process_keepalive)
+        return
+    waiter.cancel()
+    if not self._force_close:
+        self._task_handler = None
+        if self.transport is not None:
+            self.transport.close()
+
+
+def _saying(cls: type[web.RequestHandler], engine: Engine, *, takes_heads: bool) -> type[web.RequestHandler]:
     """`cls` with a `log_access` that tells the transport. It has no more state: a handler is changed to it."""
     log: Any = cls.log_access
 
@@ -51,6 +148,8 @@ def _saying(cls: type[web.RequestHandler], engine: Engine) -> type[web.RequestHa
         transport.end_response(free)
 
     members = {"__slots__": (), "__module__": __name__, "log_access": log_access, _ENGINE: engine}
+    if takes_heads:
+        members["begin_request"] = _begin_request
     saying: type[web.RequestHandler] = type(cls.__name__, (cls,), members)
     return saying
 
@@ -62,18 +161,18 @@ def handler_factory(
 
     With `logs` false they log no requests.
     """
-    classes: dict[type[web.RequestHandler], type[web.RequestHandler]] = {}
+    classes: dict[tuple[type[web.RequestHandler], bool], type[web.RequestHandler]] = {}
 
     def make_handler() -> web.RequestHandler:
         handler = server()
         if not logs:
             handler.access_logger = None
             handler._logging_enabled = False  # noqa: SLF001 (which says whether it takes times)
-        made = type(handler)
-        if made not in classes:
-            classes[made] = _saying(made, engine)
+        kind = (type(handler), _takes_heads(handler))
+        if kind not in classes:
+            classes[kind] = _saying(kind[0], engine, takes_heads=kind[1])
         # Not by a subclass of Server: it is the runner that makes one, with arguments that are its own business.
-        handler.__class__ = classes[made]
+        handler.__class__ = classes[kind]
         return handler
 
     return make_handler

@@ -42,10 +42,12 @@ const WORTH_FLUSHING: usize = 16 * 1024;
 /// Bytes of a request body in one call of `data_received`.
 const PIECE: usize = 256 * 1024;
 
-/// The protocol, and its method that is called for every request.
+/// The protocol, and its methods that are called for every request.
 struct Protocol {
     object: Py<PyAny>,
     data_received: Py<PyAny>,
+    /// Takes the head of a request without a body, in place of `data_received`.
+    begin_request: Py<PyAny>,
 }
 
 /// The exchange of one request.
@@ -60,7 +62,9 @@ struct Exchange {
     chunked: bool,
     /// Whether the connection has switched protocols.
     tunnel: bool,
-    /// Whether the protocol has ended its response.
+    /// Whether the protocol has ended its response, and waits for the rest of the body.
+    lingers: bool,
+    /// Whether it takes another request after that.
     ended: bool,
     /// The client's socket; `None` in a worker process.
     socket: Option<ClientSocket>,
@@ -211,8 +215,12 @@ impl Transport {
 
 impl Core {
     fn set_protocol(&self, py: Python<'_>, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
-        let data_received = protocol.getattr(intern!(py, "data_received"))?.unbind();
-        let protocol = Protocol { object: protocol.clone().unbind(), data_received };
+        let data_received = protocol.getattr(intern!(py, "data_received"))?;
+        let begin_request =
+            protocol.getattr_opt(intern!(py, "begin_request"))?.filter(|method| !method.is_none());
+        let begin_request = begin_request.unwrap_or_else(|| data_received.clone()).unbind();
+        let (object, data_received) = (protocol.clone().unbind(), data_received.unbind());
+        let protocol = Protocol { object, data_received, begin_request };
         let previous = lock(&self.state).protocol.replace(protocol);
         drop(previous);
         Ok(())
@@ -249,9 +257,19 @@ impl Core {
             if let Some(slot) = &state.slot {
                 far.listen(slot.waker());
             }
-            let (tunnel, ended, goes_on) = (false, false, None);
-            state.exchange =
-                Some(Exchange { far, body, has_body, chunked, tunnel, ended, socket, edge, goes_on });
+            let (tunnel, lingers, ended, goes_on) = (false, false, false, None);
+            state.exchange = Some(Exchange {
+                far,
+                body,
+                has_body,
+                chunked,
+                tunnel,
+                lingers,
+                ended,
+                socket,
+                edge,
+                goes_on,
+            });
             state.reading = true;
             state.thread = thread;
             state.is_proven = is_proven;
@@ -270,7 +288,7 @@ impl Core {
         if has_body {
             self.hand_over(py, Some(head));
         } else {
-            self.receive_data(py, &PyBytes::new(py, &head));
+            self.receive_head(py, &PyBytes::new(py, &head));
         }
     }
 
@@ -436,13 +454,21 @@ impl Core {
         }
     }
 
+    fn receive_head(&self, py: Python<'_>, head: &Bound<'_, PyBytes>) {
+        let receiver =
+            lock(&self.state).protocol.as_ref().map(|protocol| protocol.begin_request.clone_ref(py));
+        self.give(py, receiver, head, "the protocol could not begin with a request");
+    }
+
     fn receive_data(&self, py: Python<'_>, data: &Bound<'_, PyBytes>) {
         let receiver =
             lock(&self.state).protocol.as_ref().map(|protocol| protocol.data_received.clone_ref(py));
-        if let Some(receiver) = receiver {
-            if let Err(error) = receiver.bind(py).call1((data,)) {
-                self.fail(py, error, "protocol.data_received() failed");
-            }
+        self.give(py, receiver, data, "protocol.data_received() failed");
+    }
+
+    fn give(&self, py: Python<'_>, receiver: Option<Py<PyAny>>, data: &Bound<'_, PyBytes>, failure: &str) {
+        if let Some(Err(error)) = receiver.map(|receiver| receiver.bind(py).call1((data,)).map(drop)) {
+            self.fail(py, error, failure);
         }
     }
 

@@ -18,6 +18,7 @@ impl Core {
             } else {
                 // The protocol reads the rest of the body, or closes.
                 exchange.far.done();
+                exchange.lingers = true;
                 exchange.ended = free;
                 false
             }
@@ -117,11 +118,15 @@ impl Core {
             state.memory = None;
             (state.protocol.take(), state.handler.take(), state.slot.take(), state.exchange.take())
         };
-        drop(handler);
         let transport = lock(&self.transport).take();
         if slot.is_none() {
             return;
         }
+        // aiohttp goes on waiting for the rest of the body, for `lingering_time`, which a client that left does not send.
+        let waiting = handler
+            .filter(|_| exchange.as_ref().is_some_and(|exchange| exchange.lingers))
+            .and_then(|handler| handler.bind(py).getattr_opt(intern!(py, "_task_handler")).ok().flatten())
+            .filter(|task| !task.is_none());
         drop((slot, exchange));
         self.settle(py, Err(PyConnectionResetError::new_err("the connection was lost")));
         if let Some(transport) = &transport {
@@ -134,6 +139,9 @@ impl Core {
             {
                 self.shared.report(py, error, "protocol.connection_lost() failed");
             }
+        }
+        if let Some(Err(error)) = waiting.map(|task| task.call_method0(intern!(py, "cancel"))) {
+            self.shared.report(py, error, "the task of a protocol could not be cancelled");
         }
     }
 }

@@ -481,6 +481,7 @@ impl Transport {
             if let Some(protocol) = state.protocol.as_ref().filter(|_| state.newest == self.turn) {
                 visit.call(&protocol.object)?;
                 visit.call(&protocol.data_received)?;
+                visit.call(&protocol.begin_request)?;
                 if let Some(handler) = &state.handler {
                     visit.call(handler)?;
                 }
