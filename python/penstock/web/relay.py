@@ -78,207 +78,289 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
         PenstockError: the origin failed after its head was relayed, and before the body was left to the engine.
         CancelledError: the client left, or the task was cancelled from elsewhere.
     """
-    spec, (origin, timeouts, drain, policy, caching, _) = order.relay.spec, order.relay.handles
-    headers, added, edits = order.headers, spec.request.add or None, order.relay.edits
     transport = request.transport
-    asked = _asked(request, order)
     if transport is None:
         gone = client_gone(request, None)
-        asked.tell(order.on_complete, (None, 0, None, gone))
+        _asked(request, order).tell(order.on_complete, (None, 0, None, gone))
         raise asyncio.CancelledError from gone
-    link = ClientLink.of(transport)
-    body, length, decoded = request_body(request, link)
-    tunnel: Tunnel | None = None
-    if body is None and offers_websocket(request):
-        tunnel = Tunnel(request, link)
-        body = tunnel.body
-        # It is neither stored nor told apart into events, and goes past the parent of a worker as the worker's own do.
-        order = replace(order, overrides=None, plan=None, seen=None, feeding=None, is_tunnel=True)
-    upstream: Response | None = None
-    piped: FrameStream | None = None
-    response: web.StreamResponse | None = None
-    handover: Handover | None = None
-    inspector: _native.Inspector | None = None
-    # In a worker the parent sees what it fetches.
-    expected: _native.Expected | None = None
-    # The topic is fed, and that goes on whatever becomes of this request.
-    feeds = False
-    engine = order.relay.engine
-    payload = Payload(order.permit)
-    direct = engines(transport)
-    link.task = asyncio.current_task(link.loop)
-    try:
-        if order.seen is not None:
-            body, length, amended = await amend(request, body, length, decoded, order.seen)
-            if order.plan is None:
-                inspector = order.seen.inspector(engine, amended, direct)
-                asked = asked.seen_by(inspector)
-            else:
-                expected = _native.Expected(engine.native, amended)
-                asked = asked.seen_by(expected)
-        if decoded:
-            headers = _without_coding(headers)
-        if direct is None:
-            fields = order.forwarding.request_fields(request, order.received, headers, added)
+    return await _Relay(request, order, transport).run()
+
+
+class _Relay:
+    """A relay that is under way: both of its sides, and what is to be done when one of them ends."""
+
+    __slots__ = (
+        "asked",
+        "body",
+        "direct",
+        "feeds",
+        "handover",
+        "inspector",
+        "is_decoded",
+        "length",
+        "link",
+        "order",
+        "payload",
+        "piped",
+        "request",
+        "response",
+        "transport",
+        "tunnel",
+        "upstream",
+    )
+
+    def __init__(self, request: web.Request, order: Order, transport: asyncio.Transport) -> None:
+        self.request = request
+        self.transport = transport
+        # The transport, if it is the engine's.
+        self.direct = engines(transport)
+        self.asked = _asked(request, order)
+        self.link = ClientLink.of(transport)
+        self.body, self.length, self.is_decoded = request_body(request, self.link)
+        self.tunnel: Tunnel | None = None
+        if self.body is None and offers_websocket(request):
+            self.tunnel = Tunnel(request, self.link)
+            self.body = self.tunnel.body
+            # It is neither stored nor told apart into events, and goes past the parent of a worker.
+            order = replace(order, overrides=None, plan=None, seen=None, feeding=None, is_tunnel=True)
+        self.order = order
+        self.payload = Payload(order.permit)
+        self.upstream: Response | None = None
+        # What is sent in the place of `upstream`, which it reads.
+        self.piped: FrameStream | None = None
+        self.response: web.StreamResponse | None = None
+        self.handover: Handover | None = None
+        self.inspector: _native.Inspector | None = None
+        # The topic is fed, and that goes on whatever becomes of this request.
+        self.feeds = False
+
+    async def run(self) -> web.StreamResponse:
+        """Ask the origin, and answer the client."""
+        link = self.link
+        link.task = asyncio.current_task(link.loop)
+        try:
+            upstream = await self._ask()
+            status, reason, _ = _native.status_line(upstream)  # type: ignore[misc] # (there is a head)
+            response = await self._answer(upstream, status, reason)
+            if self.handover is not None and self.tunnel is None and _is_sending(self.body):
+                # The origin answers while it is still being sent the request, which is Python's to pass on.
+                await self.handover.over(link.loop)
+        except BaseException as error:
+            answer = await self._fail(error)
+            if answer is None:
+                raise
+            return answer
         else:
-            fields = direct.request_fields(request, order.forwarding, order.received, headers, added)
-        goes_on = (
-            order.plan is not None
-            and direct is not None
-            and isinstance(body, Pieces)
-            and not decoded
-            and direct.leave_body(request.content.feed_eof)
-        )
-        if order.is_tunnel or order.plan is not None:
-            caching = None
-        upstream = engine.fetch(
+            # Of what was handed over the engine says the end.
+            if self.handover is None and not self.feeds:
+                self.asked.tell(self.order.on_complete, (status, self.payload.bytes, upstream, None))
+            return response
+        finally:
+            link.task = None
+            if isinstance(self.body, Pieces):
+                self.body.stop()
+
+    async def _ask(self) -> Response:
+        """Send the request, and wait for the head of its response."""
+        request, order, relay = self.request, self.order, self.order.relay
+        expected = await self._amend()
+        upstream = self.upstream = relay.engine.fetch(
             OriginRequest(
-                origin,
+                relay.handles.origin,
                 request.method,
                 order.target(),
-                fields,
-                timeouts,
-                body,
-                length,
-                caching,
+                self._fields(),
+                relay.handles.timeouts,
+                self.body,
+                self.length,
+                None if order.is_tunnel or order.plan is not None else relay.handles.caching,
                 order.overrides,
-                direct,
+                self.direct,
                 order.plan,
                 expected,
-                goes_on,
+                self._leaves_body(),
                 order.is_tunnel,
             )
         )
         # `await upstream` would be two frames more to resume, and each property a call.
         # Interim responses pass, which HTTP/1.0 does not know (RFC 9110, section 15.2).
-        write = None if request.version < HttpVersion11 else transport.write
+        write = None if request.version < HttpVersion11 else self.transport.write
         await _native.relay_head(upstream, order.forwarding, write)
-        status, reason, _ = _native.status_line(upstream)  # type: ignore[misc] # (there is a head)
-        if order.feeding is not None:
-            fed = CIMultiDict(_native.response_fields(upstream, order.forwarding))
-            metered = order.on_complete is not None or inspector is not None
-            meter = (
-                Meter(engine, asked, inspector, order.relay.framing, order.on_complete, order.seen)
-                if metered
-                else None
-            )
-            if await order.feeding.take(request, upstream, status, fed, meter):
-                feeds = True
-                return await order.feeding.stream(request)
-        if tunnel is not None and status == 101:  # noqa: PLR2004 (Switching Protocols)
-            answered = CIMultiDict(_native.response_fields(upstream, order.forwarding))
-            if edits is not None:
-                edits.apply(answered)
-            response = switched(reason, answered)
-            writer = await response.prepare(request)
-            assert writer is not None  # noqa: S101 (it is for a response that has ended)
-            tunnel.begin(request)
-            await copy_body(upstream, writer, transport, payload)
-        elif (
-            direct is not None
-            and edits is None
+        return upstream
+
+    async def _amend(self) -> _native.Expected | None:
+        """Have the request amended and the response inspected. In a worker the parent inspects what it fetches."""
+        request, order, seen = self.request, self.order, self.order.seen
+        if seen is None:
+            return None
+        self.body, self.length, amended = await amend(request, self.body, self.length, self.is_decoded, seen)
+        if order.plan is None:
+            self.inspector = seen.inspector(order.relay.engine, amended, self.direct)
+            self.asked = self.asked.seen_by(self.inspector)
+            return None
+        expected = _native.Expected(order.relay.engine.native, amended)
+        self.asked = self.asked.seen_by(expected)
+        return expected
+
+    def _fields(self) -> _native.Fields:
+        """The fields that go to the origin."""
+        request, order = self.request, self.order
+        headers = _without_coding(order.headers) if self.is_decoded else order.headers
+        added = order.relay.spec.request.add or None
+        if self.direct is None:
+            return order.forwarding.request_fields(request, order.received, headers, added)
+        return self.direct.request_fields(request, order.forwarding, order.received, headers, added)
+
+    def _leaves_body(self) -> bool:
+        """Whether the parent of this worker sends the rest of the request's body itself."""
+        return (
+            self.order.plan is not None
+            and self.direct is not None
+            and isinstance(self.body, Pieces)
+            and not self.is_decoded
+            and self.direct.leave_body(self.request.content.feed_eof)
+        )
+
+    async def _answer(self, upstream: Response, status: int, reason: str) -> web.StreamResponse:
+        """Send the head, and the body or what the engine needs to send it."""
+        request, order, relay = self.request, self.order, self.order.relay
+        if order.feeding is not None and await self._feed(order.feeding, upstream, status):
+            return await order.feeding.stream(request)
+        if self.tunnel is not None and status == 101:  # noqa: PLR2004 (Switching Protocols)
+            return await self._open(self.tunnel, upstream, reason)
+        if (
+            self.direct is not None
+            and relay.edits is None
             and order.permit is None
-            and drain is None
-            and tunnel is None
+            and relay.handles.drain is None
+            and self.tunnel is None
             and not has_signals(request)
         ):
-            handover = Handover(asked, status)
-            if order.on_complete is not None:
-                handover.when_over(order.on_complete, upstream)
-            taken = response = TakenOver(request, upstream, order.forwarding, status, reason)
-            account = _account(asked, order, status)
-            is_awaited = handover.is_awaited or _is_sending(body)
-            rest = Rest(policy, inspector, handover, is_awaited, account)
-            taken.begin(request, direct, order.relay.cut, rest)
-        else:
-            answered = CIMultiDict(_native.response_fields(upstream, order.forwarding))
-            if edits is not None:
-                edits.apply(answered)
-            rules = None if policy is None or _CONTENT_LENGTH in answered else policy
-            events = is_event_stream(answered)
-            if events and rules is not None:
-                _add_missing(answered, rules.fields(), edits)
-            response = relayed(status, reason, answered)
-            if tunnel is not None:
-                # Bytes that the client has sent as the tunnel's are not to be taken for a request.
-                response.force_close()
-            writer = await response.prepare(request)
-            assert writer is not None  # noqa: S101 (it is for a response that has ended)
-            # Of what goes with a length the events are told apart as well, to be seen.
-            cut = (inspector is not None and inspector.begin(upstream)) or events
-            stream: FrameStream = upstream.frames(order.relay.framing) if cut else upstream
-            direct = can_hand_over(writer, transport)
-            if direct is not None and drain is None:
-                handover = Handover(asked, status)
-                if order.on_complete is not None:
-                    handover.when_over(order.on_complete, upstream)
-                account = _account(asked, order, status)
-                is_awaited = handover.is_awaited or _is_sending(body)
-                hand_over(stream, writer, direct, Rest(rules, inspector, handover, is_awaited, account))
-            else:
-                rules = rules if events else None
-                if rules is not None or inspector is not None:
-                    source = _native.relay_seen(engine.native, stream, rules, drain, inspector)
-                    stream = piped = FrameStream(source)
-                await copy_body(stream, writer, transport, payload)
-        if handover is not None and tunnel is None and _is_sending(body):
-            # The origin answers while it is still being sent the request, which is Python's to pass on.
-            await handover.over(link.loop)
-    except BaseException as error:
-        left = link.lost or transport.is_closing()
-        reads_on = False
-        if piped is not None:
-            # The engine takes that for the client's leaving, and does as the policy says.
-            await piped.aclose()
-            reads_on = left
-        elif upstream is not None and not upstream.closed:
-            reads_on = left and (drain is not None or policy is not None)
-            # What the parent fetches is the parent's to read on.
-            reads_on = reads_on and order.plan is None
-            if reads_on:
-                seen = None if inspector is None else (inspector, order.relay.cut)
-                _native.read_on(engine.native, upstream, drain, policy, seen)
-            else:
-                await upstream.aclose()
-        status = None
-        if response is not None and request.writer.output_size:
-            status = response.status
-            cut_off(request, response)
-        if left and isinstance(error, _LEAVING):
-            gone = client_gone(request, status)
-            if handover is None and not feeds:
-                asked.tell(order.on_complete, (status, payload.bytes, upstream, gone), reads_on=reads_on)
-            raise asyncio.CancelledError from gone
-        if handover is None and not feeds:
-            asked.tell(order.on_complete, (status, payload.bytes, upstream, error), reads_on=reads_on)
-        if isinstance(error, PenstockError):
-            note_failure(request, error, status)
-            if status is None:
-                # It is answered here: neither the request nor a log handler need keep our frames alive.
-                error.__traceback__ = None
-                log_failed_relay(logging.WARNING, f"{request.method} {shown_target(request)}", error)
-                return problem_response(error)
-        raise
-    else:
-        # Of what was handed over the engine says the end.
-        if handover is None:
-            asked.tell(order.on_complete, (status, payload.bytes, upstream, None))
+            taken = self.response = TakenOver(request, upstream, order.forwarding, status, reason)
+            rest = self._rest(upstream, status, relay.handles.events)
+            taken.begin(request, self.direct, relay.cut, rest)
+            return taken
+        return await self._pass_on(upstream, status, reason)
+
+    async def _feed(self, feeding: Feeding, upstream: Response, status: int) -> bool:
+        """Whether the response feeds the topic from now on."""
+        order, asked, inspector = self.order, self.asked, self.inspector
+        fed = CIMultiDict(_native.response_fields(upstream, order.forwarding))
+        meter = None
+        if order.on_complete is not None or inspector is not None:
+            engine, framing = order.relay.engine, order.relay.framing
+            meter = Meter(engine, asked, inspector, framing, order.on_complete, order.seen)
+        self.feeds = await feeding.take(self.request, upstream, status, fed, meter)
+        return self.feeds
+
+    async def _open(self, tunnel: Tunnel, upstream: Response, reason: str) -> web.StreamResponse:
+        """Relay a WebSocket to its end."""
+        answered = self._answered(upstream)
+        response = self.response = switched(reason, answered)
+        writer = await response.prepare(self.request)
+        assert writer is not None  # noqa: S101 (it is for a response that has ended)
+        tunnel.begin(self.request)
+        await copy_body(upstream, writer, self.transport, self.payload)
         return response
-    finally:
-        link.task = None
-        if isinstance(body, Pieces):
-            body.stop()
+
+    async def _pass_on(self, upstream: Response, status: int, reason: str) -> web.StreamResponse:
+        """Have aiohttp send the head, and then the engine or Python the body."""
+        inspector, relay = self.inspector, self.order.relay
+        drain, policy = relay.handles.drain, relay.handles.events
+        answered = self._answered(upstream)
+        rules = None if policy is None or _CONTENT_LENGTH in answered else policy
+        events = is_event_stream(answered)
+        if events and rules is not None:
+            _add_missing(answered, rules.fields(), relay.edits)
+        response = self.response = relayed(status, reason, answered)
+        if self.tunnel is not None:
+            # Bytes that the client has sent as the tunnel's are not to be taken for a request.
+            response.force_close()
+        writer = await response.prepare(self.request)
+        assert writer is not None  # noqa: S101 (it is for a response that has ended)
+        # Of what goes with a length the events are told apart as well, to be seen.
+        cut = (inspector is not None and inspector.begin(upstream)) or events
+        stream: FrameStream = upstream.frames(relay.framing) if cut else upstream
+        direct = can_hand_over(writer, self.transport)
+        if direct is not None and drain is None:
+            hand_over(stream, writer, direct, self._rest(upstream, status, rules))
+            return response
+        rules = rules if events else None
+        if rules is not None or inspector is not None:
+            source = _native.relay_seen(relay.engine.native, stream, rules, drain, inspector)
+            stream = self.piped = FrameStream(source)
+        await copy_body(stream, writer, self.transport, self.payload)
+        return response
+
+    def _answered(self, upstream: Response) -> CIMultiDict[str]:
+        """The fields that go to the client."""
+        answered = CIMultiDict(_native.response_fields(upstream, self.order.forwarding))
+        if self.order.relay.edits is not None:
+            self.order.relay.edits.apply(answered)
+        return answered
+
+    def _rest(self, upstream: Response, status: int, rules: _native.EventPolicy | None) -> Rest:
+        """How the engine sends the rest of the response."""
+        order, asked = self.order, self.asked
+        handover = self.handover = Handover(asked, status)
+        account = None
+        if order.on_complete is not None:
+            handover.when_over(order.on_complete, upstream)
+            if order.parent is not None and order.plan is not None:
+                account = order.parent.account(order.on_complete, asked, status)
+        return Rest(rules, self.inspector, handover, handover.is_awaited or _is_sending(self.body), account)
+
+    async def _fail(self, error: BaseException) -> web.StreamResponse | None:
+        """End the side that is left, and tell the end. The answer to a failure of the origin's, if one can be given.
+
+        Raises:
+            CancelledError: the client left.
+        """
+        request, order = self.request, self.order
+        left = self.link.lost or self.transport.is_closing()
+        reads_on = await self._leave_origin(left=left)
+        status = None
+        if self.response is not None and request.writer.output_size:
+            status = self.response.status
+            cut_off(request, self.response)
+        gone = client_gone(request, status) if left and isinstance(error, _LEAVING) else None
+        if self.handover is None and not self.feeds:
+            end = (status, self.payload.bytes, self.upstream, gone or error)
+            self.asked.tell(order.on_complete, end, reads_on=reads_on)
+        if gone is not None:
+            raise asyncio.CancelledError from gone
+        if not isinstance(error, PenstockError):
+            return None
+        note_failure(request, error, status)
+        if status is not None:
+            return None
+        # It is answered here: neither the request nor a log handler need keep our frames alive.
+        error.__traceback__ = None
+        log_failed_relay(logging.WARNING, f"{request.method} {shown_target(request)}", error)
+        return problem_response(error)
+
+    async def _leave_origin(self, *, left: bool) -> bool:
+        """Close the origin's side, or have it read on after a client that has `left`. Whether it is read on."""
+        order, upstream, inspector = self.order, self.upstream, self.inspector
+        drain, policy = order.relay.handles.drain, order.relay.handles.events
+        if self.piped is not None:
+            # The engine takes that for the client's leaving, and does as the policy says.
+            await self.piped.aclose()
+            return left
+        if upstream is None or upstream.closed:
+            return False
+        # What the parent fetches is the parent's to read on.
+        if left and (drain is not None or policy is not None) and order.plan is None:
+            seen = None if inspector is None else (inspector, order.relay.cut)
+            _native.read_on(order.relay.engine.native, upstream, drain, policy, seen)
+            return True
+        await upstream.aclose()
+        return False
 
 
 def _is_sending(body: object) -> bool:
     """Whether the request's body is Python's to send, and has not been sent."""
     return isinstance(body, Pieces) and not body.ended
-
-
-def _account(asked: Asked, order: Order, status: int) -> bytes | None:
-    if order.parent is None or order.plan is None or order.on_complete is None:
-        return None
-    return order.parent.account(order.on_complete, asked, status)
 
 
 def _asked(request: web.Request, order: Order) -> Asked:
