@@ -3,6 +3,7 @@
     counts.py                             three rounds, into results/counts.json
     counts.py --row relay-16k --rounds 1
     counts.py --against FILE              beside a run that was kept
+    counts.py --check                     penstock's rows, once, beside results/counts.json: five minutes, for CI
     counts.py --functions 20              and the functions that execute the most
     counts.py --publish                   writes the table of docs/concepts/cost.md from results/counts.json
 
@@ -10,7 +11,7 @@ To count another build, run this file with the interpreter of its environment, a
 valgrind and strace. README.md beside this file says how it counts.
 
 Exit status: 0; 1 if a row is void, or one of penstock's is higher than in the run that was kept; 2 if that was made with
-other tools and cannot be compared; 130 when interrupted.
+other tools and no row can be compared; 130 when interrupted.
 """
 
 from __future__ import annotations
@@ -60,7 +61,11 @@ def versions(counted: list[Gateway], absent: dict[str, str]) -> dict[str, str]:
 
 
 def figures(
-    row: Row, gateway: Gateway, profiles: list[Profile], lines: tuple[float, float], made: Calls
+    row: Row,
+    gateway: Gateway,
+    profiles: list[Profile],
+    lines: tuple[float | None, float | None],
+    made: Calls,
 ) -> Figures:
     """Return the round that executed the least, beside what was counted once."""
     units = row.steps * row.units
@@ -106,7 +111,8 @@ def attempt(row: Row, gateway: Gateway, arguments: argparse.Namespace) -> Figure
             )
         if arguments.functions:
             show_functions(row, gateway, profiles[0], arguments.functions)
-        return figures(row, gateway, profiles, cache_lines(row, gateway, FULL), calls(row, gateway, FULL))
+        lines = (None, None) if arguments.check else cache_lines(row, gateway, FULL)
+        return figures(row, gateway, profiles, lines, calls(row, gateway, FULL))
     except (LoadError, StartError) as error:
         command.say(f"{row.name} {gateway.name}: void: {error}")
         return Figures(row.name, gateway.name, row.unit, void=str(error))
@@ -121,6 +127,8 @@ def measure(arguments: argparse.Namespace) -> int:
     counted: list[Gateway] = []
     for row in (row for row in ROWS if row.name in (arguments.row or BY_NAME)):
         for gateway in (GATEWAYS[name] for name in row.gateways if name in (arguments.gateway or GATEWAYS)):
+            if arguments.check and not gateway.own:
+                continue
             try:
                 rows.append(attempt(row, gateway, arguments))
                 counted.append(gateway)
@@ -129,12 +137,12 @@ def measure(arguments: argparse.Namespace) -> int:
     tools = versions(counted, absent)
     kept: dict[str, Any] = json.loads(arguments.against.read_text()) if arguments.against else {}
     others = counts_table.other_tools(tools, kept["versions"]) if kept else []
-    before = {} if others else counts_table.known(kept.get("rows", ()))
+    before = counts_table.comparable(counts_table.known(kept.get("rows", ())), others)
     counts_table.show(rows, before)
-    more = counts_table.higher(rows, before)
+    more = counts_table.higher(rows, before, counts_table.BUILDS if arguments.check else 0.0)
     print()
     for line in (
-        *(f"not compared: {line}" for line in others),
+        *(f"not compared: {counts_table.concerned(name)}: {line}" for name, line in others.items()),
         *(f"higher: {line}" for line in more),
         *(f"absent: {name}: {why}" for name, why in absent.items()),
     ):
@@ -155,7 +163,7 @@ def measure(arguments: argparse.Namespace) -> int:
                 "rows": [asdict(figures) for figures in before.values()],
             },
         )
-    if others:
+    if kept and not before:
         return 2
     return 1 if more or any(row.void for row in rows) else 0
 
@@ -178,10 +186,16 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--row", action="append", choices=BY_NAME, help="only these; may be repeated")
     parser.add_argument("--gateway", action="append", choices=GATEWAYS, help="only these; may be repeated")
     parser.add_argument("--against", type=Path, metavar="FILE", help="a run that was kept")
+    parser.add_argument(
+        "--check", action="store_true", help="count penstock once, against the results that are kept"
+    )
     parser.add_argument("--functions", type=int, default=0, metavar="N", help="show N of each row")
     parser.add_argument("--publish", action="store_true", help="count nothing, and write the page")
     command.add_output(parser, OUTPUT)
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.check:
+        arguments.rounds, arguments.against = 1, arguments.against or OUTPUT
+    return arguments
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
@@ -119,12 +119,19 @@ def test_a_peer_may_be_higher_than_it_was() -> None:
     assert not higher(replace(peer, instructions=60_000.0), peer)
 
 
-def test_runs_with_other_tools_are_not_compared() -> None:
+def test_rows_are_not_compared_with_those_of_other_tools() -> None:
     tools = {"rustc": "1.95.0", "python": "3.11.7", "nginx": "1.22.1"}
-    assert not counts_table.other_tools(tools, tools | {"nginx": "1.24.0"})
-    assert counts_table.other_tools(tools, tools | {"rustc": "1.94.0"}) == [
-        "rustc: 1.95.0 now, 1.94.0 before"
-    ]
+    before = counts_table.known(asdict(row) for row in (RELAY, replace(RELAY, row="handler", wakeups=1.0)))
+    for name, rows in (("nginx", {"relay-16k", "handler"}), ("python", {"relay-16k"}), ("rustc", set())):
+        others = counts_table.other_tools(tools, tools | {name: "1.0"})
+        assert {row for row, _ in counts_table.comparable(before, others)} == rows
+    assert others == {"rustc": "rustc: 1.95.0 now, 1.0 before"}
+
+
+def test_how_often_two_threads_wait_for_one_another_makes_a_row_no_higher() -> None:
+    was = replace(RELAY, wakeups=1.0, calls=6.0, system_calls={"epoll_wait": 2.0, "write": 4.0})
+    assert not higher(replace(was, calls=8.0, system_calls={"epoll_wait": 4.0, "write": 4.0}), was)
+    assert higher(replace(was, calls=6.0, system_calls={"epoll_wait": 1.0, "write": 5.0}), was)
 
 
 def test_the_table_shows_both_runs() -> None:

@@ -29,8 +29,14 @@ MOST = {
     "calls": (0.005, 0.1),
     "wakeups": (0.0, 0.05),
 }
-# What instructions depend on besides penstock.
-TOOLCHAIN = ("rustc", "libc", "valgrind", "python", "aiohttp", "uvloop")
+# What instructions depend on besides penstock: of all rows, and of those that the event loop has a part in.
+TOOLS = ("rustc", "libc", "valgrind")
+LOOP_TOOLS = ("python", "aiohttp", "uvloop")
+# By how much instructions may differ between builds that should be alike (arbitrary): one for all Pythons (abi3) takes
+# more of them in the event loop, and on a busy machine threads wake one another at other times.
+BUILDS = 0.03
+# How often two threads that take turns wait depends on the time.
+TIMED = ("epoll_pwait", "epoll_wait", "futex", "sched_yield")
 
 
 @dataclass(frozen=True)
@@ -83,28 +89,51 @@ def change(was: Figures, now: Figures) -> str:
     return f"{now.instructions / was.instructions - 1:+.1%}"
 
 
-def higher(rows: Iterable[Figures], before: Known) -> list[str]:
-    """Return which of penstock's figures are higher than they were by more than MOST."""
+def comparable(before: Known, others: Mapping[str, str]) -> Known:
+    """Return the rows of a run before that can be compared, if it was made with these `others` of the tools."""
+    if any(name in others for name in TOOLS):
+        return {}
+    with_loop = not any(name in others for name in LOOP_TOOLS)
+    return {key: was for key, was in before.items() if was.wakeups is None or with_loop}
+
+
+def concerned(tool: str) -> str:
+    """Return which rows depend on `tool`."""
+    return "rows with an event loop" if tool in LOOP_TOOLS else "all rows"
+
+
+def _counted(figures: Figures, name: str) -> float | None:
+    if name == "calls" and figures.wakeups is not None and figures.system_calls:
+        return sum(each for call, each in figures.system_calls.items() if call not in TIMED)
+    counted: float | None = getattr(figures, name)
+    return counted
+
+
+def higher(rows: Iterable[Figures], before: Known, builds: float = 0.0) -> list[str]:
+    """Return which of penstock's figures are higher than they were by more than MOST.
+
+    Instructions may be higher by the share `builds`, if that is more.
+    """
     said = []
     for row in rows:
         was = before.get((row.row, row.gateway))
         if was is None or not GATEWAYS[row.gateway].own:
             continue
         for name, (share, whole) in MOST.items():
-            then, now = getattr(was, name), getattr(row, name)
-            spreads = (was.spread or 0, row.spread or 0) if name == "instructions" else ()
-            if then is not None and now is not None and now > then * (1 + max((share, *spreads))) + whole:
+            then, now = _counted(was, name), _counted(row, name)
+            shares = (share, was.spread or 0, row.spread or 0, builds) if name == "instructions" else (share,)
+            if then is not None and now is not None and now > then * (1 + max(shares)) + whole:
                 said.append(f"{row.row} {row.gateway}: {now:,.2f} {name}, {then:,.2f} before")
     return said
 
 
-def other_tools(versions: Mapping[str, str], before: Mapping[str, str]) -> list[str]:
-    """Return what was another version in the run before, so that its figures cannot be compared."""
-    return [
-        f"{name}: {versions.get(name)} now, {before.get(name)} before"
-        for name in TOOLCHAIN
+def other_tools(versions: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
+    """Return which tools were of another version in the run before, and of which."""
+    return {
+        name: f"{name}: {versions.get(name)} now, {before.get(name)} before"
+        for name in (*TOOLS, *LOOP_TOOLS)
         if versions.get(name) != before.get(name)
-    ]
+    }
 
 
 def _number(value: float | None, form: str = ",.0f") -> str:

@@ -83,7 +83,17 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
         gone = client_gone(request, None)
         _asked(request, order).tell(order.on_complete, (None, 0, None, gone))
         raise asyncio.CancelledError from gone
-    return await _Relay(request, order, transport).run()
+    # Each `await` on the way is a frame more to resume: of the phases only those that wait are coroutines.
+    under_way = _Relay(request, order, transport)
+    try:
+        return await under_way.run()
+    except BaseException as error:
+        answer = await under_way.fail(error)
+        if answer is None:
+            raise
+        return answer
+    finally:
+        under_way.leave()
 
 
 class _Relay:
@@ -136,63 +146,40 @@ class _Relay:
 
     async def run(self) -> web.StreamResponse:
         """Ask the origin, and answer the client."""
-        link = self.link
-        link.task = asyncio.current_task(link.loop)
-        try:
-            upstream = await self._ask()
-            status, reason, _ = _native.status_line(upstream)  # type: ignore[misc] # (there is a head)
-            response = await self._answer(upstream, status, reason)
-            if self.handover is not None and self.tunnel is None and _is_sending(self.body):
-                # The origin answers while it is still being sent the request, which is Python's to pass on.
-                await self.handover.over(link.loop)
-        except BaseException as error:
-            answer = await self._fail(error)
-            if answer is None:
-                raise
-            return answer
-        else:
-            # Of what was handed over the engine says the end.
-            if self.handover is None and not self.feeds:
-                self.asked.tell(self.order.on_complete, (status, self.payload.bytes, upstream, None))
-            return response
-        finally:
-            link.task = None
-            if isinstance(self.body, Pieces):
-                self.body.stop()
-
-    async def _ask(self) -> Response:
-        """Send the request, and wait for the head of its response."""
-        request, order, relay = self.request, self.order, self.order.relay
-        expected = await self._amend()
-        upstream = self.upstream = relay.engine.fetch(
-            OriginRequest(
-                relay.handles.origin,
-                request.method,
-                order.target(),
-                self._fields(),
-                relay.handles.timeouts,
-                self.body,
-                self.length,
-                None if order.is_tunnel or order.plan is not None else relay.handles.caching,
-                order.overrides,
-                self.direct,
-                order.plan,
-                expected,
-                self._leaves_body(),
-                order.is_tunnel,
-            )
-        )
-        # `await upstream` would be two frames more to resume, and each property a call.
+        request, order = self.request, self.order
+        self.link.task = asyncio.current_task(self.link.loop)
+        expected = None if order.seen is None else await self._amend(order.seen)
+        upstream = self.upstream = self._fetch(expected)
+        # `await upstream` would be two frames more, and each property a call.
         # Interim responses pass, which HTTP/1.0 does not know (RFC 9110, section 15.2).
         write = None if request.version < HttpVersion11 else self.transport.write
         await _native.relay_head(upstream, order.forwarding, write)
-        return upstream
+        status, reason, _ = _native.status_line(upstream)  # type: ignore[misc] # (there is a head)
+        if order.feeding is not None and await self._feed(order.feeding, upstream, status):
+            return await order.feeding.stream(request)
+        if self.tunnel is not None and status == 101:  # noqa: PLR2004 (Switching Protocols)
+            response = await self._open(self.tunnel, upstream, reason)
+        elif self.direct is not None and self._is_unseen():
+            response = self._take_over(self.direct, upstream, status, reason)
+        else:
+            response = await self._pass_on(upstream, status, reason)
+        # Of what was handed over the engine says the end.
+        if self.handover is None:
+            self.asked.tell(order.on_complete, (status, self.payload.bytes, upstream, None))
+        elif self.tunnel is None and _is_sending(self.body):
+            # The origin answers while it is still being sent the request, which is Python's to pass on.
+            await self.handover.over(self.link.loop)
+        return response
 
-    async def _amend(self) -> _native.Expected | None:
+    def leave(self) -> None:
+        """Leave the client's side."""
+        self.link.task = None
+        if isinstance(self.body, Pieces):
+            self.body.stop()
+
+    async def _amend(self, seen: Seen) -> _native.Expected | None:
         """Have the request amended and the response inspected. In a worker the parent inspects what it fetches."""
-        request, order, seen = self.request, self.order, self.order.seen
-        if seen is None:
-            return None
+        request, order = self.request, self.order
         self.body, self.length, amended = await amend(request, self.body, self.length, self.is_decoded, seen)
         if order.plan is None:
             self.inspector = seen.inspector(order.relay.engine, amended, self.direct)
@@ -201,6 +188,30 @@ class _Relay:
         expected = _native.Expected(order.relay.engine.native, amended)
         self.asked = self.asked.seen_by(expected)
         return expected
+
+    def _fetch(self, expected: _native.Expected | None) -> Response:
+        """Send the request."""
+        request, order = self.request, self.order
+        origin, timeouts, _, _, caching, _ = order.relay.handles
+        is_planned = order.plan is not None
+        return order.relay.engine.fetch(
+            OriginRequest(
+                origin,
+                request.method,
+                order.target(),
+                self._fields(),
+                timeouts,
+                self.body,
+                self.length,
+                None if order.is_tunnel or is_planned else caching,
+                order.overrides,
+                self.direct,
+                order.plan,
+                expected,
+                is_planned and self._leaves_body(),
+                order.is_tunnel,
+            )
+        )
 
     def _fields(self) -> _native.Fields:
         """The fields that go to the origin."""
@@ -214,33 +225,31 @@ class _Relay:
     def _leaves_body(self) -> bool:
         """Whether the parent of this worker sends the rest of the request's body itself."""
         return (
-            self.order.plan is not None
-            and self.direct is not None
+            self.direct is not None
             and isinstance(self.body, Pieces)
             and not self.is_decoded
             and self.direct.leave_body(self.request.content.feed_eof)
         )
 
-    async def _answer(self, upstream: Response, status: int, reason: str) -> web.StreamResponse:
-        """Send the head, and the body or what the engine needs to send it."""
-        request, order, relay = self.request, self.order, self.order.relay
-        if order.feeding is not None and await self._feed(order.feeding, upstream, status):
-            return await order.feeding.stream(request)
-        if self.tunnel is not None and status == 101:  # noqa: PLR2004 (Switching Protocols)
-            return await self._open(self.tunnel, upstream, reason)
-        if (
-            self.direct is not None
-            and relay.edits is None
+    def _is_unseen(self) -> bool:
+        """Whether the engine can make the head of the response: nothing in Python changes it."""
+        order = self.order
+        return (
+            order.relay.edits is None
             and order.permit is None
-            and relay.handles.drain is None
+            and order.relay.handles.drain is None
             and self.tunnel is None
-            and not has_signals(request)
-        ):
-            taken = self.response = TakenOver(request, upstream, order.forwarding, status, reason)
-            rest = self._rest(upstream, status, relay.handles.events)
-            taken.begin(request, self.direct, relay.cut, rest)
-            return taken
-        return await self._pass_on(upstream, status, reason)
+            and not has_signals(self.request)
+        )
+
+    def _take_over(
+        self, direct: _native.Transport, upstream: Response, status: int, reason: str
+    ) -> web.StreamResponse:
+        """Have the engine send all of the response."""
+        request, relay = self.request, self.order.relay
+        taken = self.response = TakenOver(request, upstream, self.order.forwarding, status, reason)
+        taken.begin(request, direct, relay.cut, self._rest(upstream, status, relay.handles.events))
+        return taken
 
     async def _feed(self, feeding: Feeding, upstream: Response, status: int) -> bool:
         """Whether the response feeds the topic from now on."""
@@ -310,7 +319,7 @@ class _Relay:
                 account = order.parent.account(order.on_complete, asked, status)
         return Rest(rules, self.inspector, handover, handover.is_awaited or _is_sending(self.body), account)
 
-    async def _fail(self, error: BaseException) -> web.StreamResponse | None:
+    async def fail(self, error: BaseException) -> web.StreamResponse | None:
         """End the side that is left, and tell the end. The answer to a failure of the origin's, if one can be given.
 
         Raises:
