@@ -11,17 +11,18 @@ A request without a body is not given to aiohttp's parser, if this is an aiohttp
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import FunctionType
 from typing import Any, Final
 
-from aiohttp import __version__, web, web_protocol
+from aiohttp import __version__, web, web_protocol, web_response
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.http_writer import StreamWriter
 from aiohttp.streams import EMPTY_PAYLOAD
 
 from penstock.engine import Engine, default_engine
 
+from .plain_response import send_plain
 from .request_head import MOST_BYTES, MOST_FIELDS, plain_request
 
 __all__ = ["engine_for", "handler_factory"]
@@ -39,8 +40,8 @@ _OVER: Final = _Over()
 _ENGINE: Final = "_penstock_engine"
 # The releases of aiohttp whose `start` does for a request what `_respond` does.
 _KNOWN_RELEASES: Final = ("3.14.",)
-# The methods of aiohttp's that `_respond` stands for, or calls as `start` does.
-_KNOWN_METHODS: Final = (
+# The methods of aiohttp's protocol that `_respond` stands for, or calls as `start` does.
+_OF_PROTOCOL: Final = (
     "_handle_request",
     "_process_keepalive",
     "close",
@@ -49,20 +50,28 @@ _KNOWN_METHODS: Final = (
     "force_close",
     "start",
 )
+# The methods of aiohttp's responses that `send_plain` stands for.
+_OF_RESPONSE: Final = ("_prepare_headers", "_start", "_write_headers", "prepare", "write_eof")
+_OF_STREAM: Final = (*_OF_RESPONSE, "_start_compression")
 
 
-def _takes_heads(handler: web.RequestHandler) -> bool:
-    """Whether `begin_request` does for `handler` what aiohttp's parser and `start` do.
+def _is_known(handler: web.RequestHandler) -> bool:
+    """Whether `begin_request` and `finish_response` do for `handler` what aiohttp does.
 
     Not if a subclass or a tool has put a method of its own in the place of one of aiohttp's, nor with limits on heads
     that `plain_request` does not apply.
     """
     if not __version__.startswith(_KNOWN_RELEASES):
         return False
-    for name in _KNOWN_METHODS:
-        method = getattr(type(handler), name)
-        if type(method) is not FunctionType or method.__globals__ is not vars(web_protocol):
-            return False
+    for cls, names, module in (
+        (type(handler), _OF_PROTOCOL, web_protocol),
+        (web.Response, _OF_RESPONSE, web_response),
+        (web.StreamResponse, _OF_STREAM, web_response),
+    ):
+        for name in names:
+            method = getattr(cls, name)
+            if type(method) is not FunctionType or method.__globals__ is not vars(module):
+                return False
     limits = min(handler.max_line_size, handler.max_field_size)
     return limits >= MOST_BYTES and handler.max_headers >= MOST_FIELDS
 
@@ -111,6 +120,10 @@ async def _respond(self: Any, message: RawRequestMessage, started: asyncio.Task[
         _rest(self, waiter)
 
 
+async def _finished(response: Any) -> tuple[Any, bool]:
+    return response, False
+
+
 def _rest(self: Any, waiter: asyncio.Future[None]) -> None:
     """Wait for the next request, or close."""
     if self._keepalive and not self._close and not self._force_close:
@@ -126,7 +139,7 @@ def _rest(self: Any, waiter: asyncio.Future[None]) -> None:
             self.transport.close()
 
 
-def _saying(cls: type[web.RequestHandler], engine: Engine, *, takes_heads: bool) -> type[web.RequestHandler]:
+def _saying(cls: type[web.RequestHandler], engine: Engine, *, is_known: bool) -> type[web.RequestHandler]:
     """`cls` with a `log_access` that tells the transport. It has no more state: a handler is changed to it."""
     log: Any = cls.log_access
 
@@ -148,8 +161,22 @@ def _saying(cls: type[web.RequestHandler], engine: Engine, *, takes_heads: bool)
         transport.end_response(free)
 
     members = {"__slots__": (), "__module__": __name__, "log_access": log_access, _ENGINE: engine}
-    if takes_heads:
-        members["begin_request"] = _begin_request
+    if is_known:
+        finish: Any = cls.finish_response
+
+        def finish_response(
+            self: Any, request: web.BaseRequest, response: Any, start_time: float | None
+        ) -> Awaitable[tuple[Any, bool]]:
+            """Send the rest of a response, or in one step one that is small and whole."""
+            # What was handed over has ended, and aiohttp would find nothing to do.
+            has_ended = getattr(response, "_eof_sent", False) or send_plain(request, response)
+            if has_ended and not self._upgraded and request._post is None:  # noqa: SLF001
+                self.log_access(request, response, start_time)
+                return _finished(response)
+            rest: Awaitable[tuple[Any, bool]] = finish(self, request, response, start_time)
+            return rest
+
+        members |= {"begin_request": _begin_request, "finish_response": finish_response}
     saying: type[web.RequestHandler] = type(cls.__name__, (cls,), members)
     return saying
 
@@ -168,9 +195,9 @@ def handler_factory(
         if not logs:
             handler.access_logger = None
             handler._logging_enabled = False  # noqa: SLF001 (which says whether it takes times)
-        kind = (type(handler), _takes_heads(handler))
+        kind = (type(handler), _is_known(handler))
         if kind not in classes:
-            classes[kind] = _saying(kind[0], engine, takes_heads=kind[1])
+            classes[kind] = _saying(kind[0], engine, is_known=kind[1])
         # Not by a subclass of Server: it is the runner that makes one, with arguments that are its own business.
         handler.__class__ = classes[kind]
         return handler
