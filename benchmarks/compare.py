@@ -31,6 +31,11 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--gateway-core", type=int, default=FULL.gateway_core)
     parser.add_argument("--load-core", type=int, default=FULL.load_core)
     parser.add_argument(
+        "--both-cores",
+        action="store_true",
+        help="the gateway has the load's core as well: for rates, not for costs",
+    )
+    parser.add_argument(
         "--gateway", action="append", choices=gateways.BY_NAME, help="only these; may be repeated"
     )
     parser.add_argument(
@@ -45,14 +50,15 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def scope_of(arguments: argparse.Namespace, settings: Settings) -> results.Scope:
-    if arguments.gateway or arguments.workload:
+    if arguments.gateway or arguments.workload or arguments.both_cores:
         return "partial"
     return "full" if settings.rounds >= FULL.rounds and settings.seconds >= FULL.seconds else "quick"
 
 
 def measure(arguments: argparse.Namespace) -> int:
     settings = command.settings_of(arguments, FULL, QUICK)
-    settings = replace(settings, gateway_core=arguments.gateway_core, load_core=arguments.load_core)
+    cores = {name: getattr(arguments, name) for name in ("gateway_core", "load_core", "both_cores")}
+    settings = replace(settings, **cores)
     # This process idles, but what it does shall not be done on the gateway's core.
     command.pin(settings)
     chosen = [gateways.BY_NAME[name] for name in arguments.gateway or gateways.BY_NAME]

@@ -54,7 +54,7 @@ class Process:
         self,
         command: list[str],
         *,
-        core: int,
+        core: int | str,
         runtime: Path,
         interactive: bool = False,
         together: bool = False,

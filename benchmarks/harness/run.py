@@ -47,10 +47,11 @@ def _directory(parent: Path, name: str) -> Path:
 
 @contextmanager
 def started(gateway: Gateway, kind: Kind, origin: str, settings: Settings, runtime: Path) -> Iterator[Target]:
-    """Run a gateway pinned to its core. Raises AbsentError or StartError."""
+    """Run a gateway pinned to its core, or to both. Raises AbsentError or StartError."""
     port = free_port()
     launch = Launch(kind, f"{HOST}:{port}", origin, runtime)
-    with Process(gateway.command(launch), core=settings.gateway_core, runtime=runtime) as process:
+    cores = f"{settings.gateway_core},{settings.load_core}" if settings.both_cores else settings.gateway_core
+    with Process(gateway.command(launch), core=cores, runtime=runtime) as process:
         process.wait_until_listening(port)
         yield Target(port, process)
 

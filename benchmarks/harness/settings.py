@@ -17,6 +17,8 @@ class Settings:
     events_per_second: int = 10
     gateway_core: int = 0
     load_core: int = 1
+    both_cores: bool = False
+    """The gateway has the load's core as well: for rates, not for costs."""
     working_set: int = 256 << 20
     """Bytes of the objects of each size that are asked for at random: of hits.py alone."""
     token: str = ""
