@@ -161,8 +161,8 @@ impl Reader {
     }
 
     /// The timer, for the next reader of the connection.
-    pub(crate) fn into_limit(self) -> Watch {
-        self.limit
+    pub(crate) fn take_limit(&mut self) -> Watch {
+        std::mem::take(&mut self.limit)
     }
 
     /// The next message begins, and its reads need not continue the slab of the last one's.

@@ -70,7 +70,7 @@ impl Arriving {
         lease: Lease,
         upload: Upload,
         terms: &Terms<'_>,
-    ) -> (ResponseHead, Slice, Self) {
+    ) -> (ResponseHead, Slice, Box<Self>) {
         let Answered { head, rest, reader, body, keep, progress } = answered;
         let decoder = Decoder::new(body, terms.limits.body);
         let part = Part::of(&head.head, body);
@@ -81,7 +81,7 @@ impl Arriving {
         let between_bytes = terms.timeouts.between_bytes.filter(|_| !pauses);
         let limit = if is_tunnel { terms.timeouts.tunnel } else { between_bytes };
         let begun = clock::now();
-        let arriving = Self {
+        let arriving = Box::new(Self {
             lease,
             reader,
             decoder,
@@ -96,7 +96,7 @@ impl Arriving {
             upload,
             begun,
             part,
-        };
+        });
         (head, rest, arriving)
     }
 
@@ -111,7 +111,7 @@ impl Arriving {
     }
 
     /// Takes the place of `broken`, whose connection is closed.
-    pub(super) fn go_on_after(mut self, broken: &Self) -> Self {
+    pub(super) fn go_on_after(mut self: Box<Self>, broken: &Self) -> Box<Self> {
         self.begun = broken.begun;
         self
     }
@@ -258,9 +258,9 @@ impl Arriving {
 
     /// The body has ended cleanly: the connection may serve again if both messages ended at their boundary and both
     /// allow it.
-    pub(super) fn finish(mut self) -> Ending {
+    pub(super) fn finish(mut self: Box<Self>) -> Ending {
         if self.keep && self.decoder.is_done() && self.upload.is_none() {
-            self.lease.give_back(self.reader.into_limit());
+            self.lease.give_back(self.reader.take_limit());
         }
         Ending { body: clock::since(self.begun), trailers: self.decoder.trailers().to_vec() }
     }

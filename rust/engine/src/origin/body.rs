@@ -17,7 +17,7 @@ use crate::wire::BodyFraming;
 /// The body of a response. Dropping it before its end closes the connection.
 #[derive(Debug)]
 pub(super) struct Body {
-    arriving: Arriving,
+    arriving: Box<Arriving>,
     /// The state for several origins. Boxed, because most bodies are of a single origin.
     followed: Option<Box<Followed>>,
 }
@@ -31,16 +31,16 @@ struct Followed {
     rest: Option<Slice>,
 }
 
-impl From<Arriving> for Body {
+impl From<Box<Arriving>> for Body {
     /// The body of a single origin.
-    fn from(arriving: Arriving) -> Self {
+    fn from(arriving: Box<Arriving>) -> Self {
         Self { arriving, followed: None }
     }
 }
 
 impl Body {
     /// The body of one of several origins, before any of it has been decoded.
-    pub(super) fn followed(arriving: Arriving, turn: Turn, resume: Option<Box<Resume>>) -> Self {
+    pub(super) fn followed(arriving: Box<Arriving>, turn: Turn, resume: Option<Box<Resume>>) -> Self {
         Self { arriving, followed: Some(Box::new(Followed { turn, resume, rest: None })) }
     }
 

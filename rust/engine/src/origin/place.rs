@@ -84,7 +84,8 @@ struct State {
 
 #[derive(Debug)]
 struct Idle {
-    connection: Connection,
+    /// On the heap, so that it is not moved with each lease of it.
+    connection: Box<Connection>,
     deadline: Instant,
 }
 
@@ -103,7 +104,7 @@ pub(super) struct Lease {
     /// `None` after the right has been passed on.
     place: Option<Arc<Place>>,
     purpose: Purpose,
-    connection: Option<Connection>,
+    connection: Option<Box<Connection>>,
     /// The connection is in use. If the lease is dropped now, it does not serve again.
     busy: bool,
     /// Whether failures under it are logged.
@@ -225,7 +226,12 @@ impl Place {
         })
     }
 
-    fn lease(self: &Arc<Self>, state: &mut State, connection: Option<Connection>, purpose: Purpose) -> Lease {
+    fn lease(
+        self: &Arc<Self>,
+        state: &mut State,
+        connection: Option<Box<Connection>>,
+        purpose: Purpose,
+    ) -> Lease {
         state.leased += 1;
         state.uploads += usize::from(purpose.upload);
         state.unproven += usize::from(!purpose.is_proven);
@@ -284,7 +290,7 @@ impl Place {
 
     /// Takes back a lease, with its connection if that may serve again, and passes both to the next request. It may serve
     /// two requests: the lease may have been of both shares.
-    fn release(self: &Arc<Self>, mut connection: Option<Connection>, purpose: Purpose) {
+    fn release(self: &Arc<Self>, mut connection: Option<Box<Connection>>, purpose: Purpose) {
         let mut state = lock(&self.state);
         connection = connection.filter(|connection| state.names.has(connection.peer));
         state.leave(purpose);
@@ -333,7 +339,7 @@ impl Place {
 
     /// Lays a connection by. It is registered with the sweeper's waker, so that neither a task nor a wake-up is
     /// spent on it unless something happens to it.
-    fn park(self: &Arc<Self>, state: &mut State, mut connection: Connection) {
+    fn park(self: &Arc<Self>, state: &mut State, mut connection: Box<Connection>) {
         let now = clock::now();
         let deadline = (now + self.limits.idle_timeout).min(connection.opened + self.limits.connection_age);
         if let Some(waker) = &state.sweeper.waker {
@@ -441,7 +447,7 @@ impl State {
     }
 
     /// An idle connection that may still be used.
-    fn pop_idle(&mut self, now: Instant) -> Option<Connection> {
+    fn pop_idle(&mut self, now: Instant) -> Option<Box<Connection>> {
         while let Some(idle) = self.idle.pop() {
             if idle.deadline > now {
                 return Some(idle.connection);
@@ -532,7 +538,7 @@ impl Lease {
     }
 
     /// Uses a connection that was opened for it.
-    pub(super) fn put(&mut self, connection: Connection) {
+    pub(super) fn put(&mut self, connection: Box<Connection>) {
         self.connection = Some(connection);
     }
 

@@ -59,7 +59,6 @@ pub(crate) struct Relayed {
 }
 
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "it is the usual one, and is on the heap as a whole")]
 enum State {
     Coming(Body),
     /// All of it has been read.

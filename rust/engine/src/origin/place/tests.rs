@@ -56,7 +56,7 @@ async fn opened(place: &Arc<Place>) -> Lease {
     let tls = Tls::new(Roots::WebPki).unwrap();
     let connection = connect::open(place, &tls, &NO_TIMEOUTS, &mut Timings::default()).await.unwrap();
     lease.begin(true, true);
-    lease.put(connection);
+    lease.put(Box::new(connection));
     lease
 }
 
