@@ -43,7 +43,7 @@ pub struct Origin {
     /// The origins of which one is asked instead of `endpoint`.
     pub upstream: Option<Arc<Upstream>>,
     /// `Host`, unless the request has its own.
-    pub authority: String,
+    pub authority: Plain<str>,
 }
 
 /// A relay as it is ordered. [`Relay::new`] makes it ready to be carried out.

@@ -72,7 +72,7 @@ fn start(py: Python<'_>, engine: &Engine, request: OriginRequest<'_>, body: Requ
     let request = Box::new(Request {
         endpoint: endpoint.clone(),
         upstream: upstream.clone(),
-        method,
+        method: method.into(),
         target,
         authority: authority.clone(),
         headers,

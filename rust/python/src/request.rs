@@ -18,7 +18,7 @@ use crate::settings::Settings;
 pub(crate) struct Endpoint {
     pub(crate) endpoint: origin::Endpoint,
     /// The value of `Host`, unless the request has its own.
-    pub(crate) authority: String,
+    pub(crate) authority: Arc<str>,
     /// The origins, one of which gets the request in its place.
     pub(crate) upstream: Option<Arc<origin::Upstream>>,
 }
@@ -42,7 +42,7 @@ impl Endpoint {
         let bare = endpoint.host();
         let host = if bare.contains(':') { format!("[{bare}]") } else { bare.to_owned() };
         let authority = if port == default_port { host } else { format!("{host}:{port}") };
-        Ok(Self { endpoint, authority, upstream: None })
+        Ok(Self { endpoint, authority: authority.into(), upstream: None })
     }
 
     #[getter]

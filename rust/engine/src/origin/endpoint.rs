@@ -1,8 +1,10 @@
 //! Endpoints: the keys of connection pools, and the names of origins in errors.
 
 use std::fmt;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::{Arc, LazyLock};
 
 use crate::error::{Code, Result};
 
@@ -33,13 +35,24 @@ impl Scheme {
 }
 
 /// One origin. Connections are kept and counted by endpoint; two endpoints that differ in anything share none.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+///
+/// Each request has a clone, and is sent on a connection that is found by it: a clone is a reference, and the hash is known.
+#[derive(Debug, Clone)]
 pub struct Endpoint {
+    parts: Arc<Parts>,
+    hash: u64,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Parts {
     scheme: Scheme,
     host: String,
     port: u16,
     unix: Option<PathBuf>,
 }
+
+/// Random keys: the names of origins may come from outside.
+static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 impl Endpoint {
     /// `host` is a name or an address, an IPv6 address with or without its brackets. With `unix`, connections go to
@@ -59,42 +72,76 @@ impl Endpoint {
         if port == 0 && unix.is_none() {
             return Err(Code::BadRequest.error("port 0 cannot be connected to"));
         }
-        Ok(Self { scheme, host: bare.to_ascii_lowercase(), port, unix })
+        let parts = Parts { scheme, host: bare.to_ascii_lowercase(), port, unix };
+        Ok(Self { hash: HASHER.hash_one(&parts), parts: Arc::new(parts) })
     }
 
     /// The protocol under HTTP.
     pub fn scheme(&self) -> Scheme {
-        self.scheme
+        self.parts.scheme
     }
 
     /// The host without brackets, in lower case.
     pub fn host(&self) -> &str {
-        &self.host
+        &self.parts.host
     }
 
     /// The TCP port.
     pub fn port(&self) -> u16 {
-        self.port
+        self.parts.port
     }
 
     /// The Unix socket in place of host and port.
     pub fn unix(&self) -> Option<&PathBuf> {
-        self.unix.as_ref()
+        self.parts.unix.as_ref()
     }
 
     /// The address, if the host is one: then there is nothing to resolve.
     pub(super) fn address(&self) -> Option<IpAddr> {
-        self.host.parse().ok()
+        self.parts.host.parse().ok()
+    }
+}
+
+impl PartialEq for Endpoint {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash && self.parts == other.parts
+    }
+}
+
+impl Eq for Endpoint {}
+
+impl Hash for Endpoint {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+/// Hashes endpoints by the hash that they have.
+#[derive(Debug, Default)]
+pub(super) struct KnownHash(u64);
+
+impl Hasher for KnownHash {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only endpoints are hashed by it");
     }
 }
 
 impl fmt::Display for Endpoint {
     /// `scheme://authority`, with the port if it is not the default of the scheme.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (open, close) = if self.host.contains(':') { ("[", "]") } else { ("", "") };
-        write!(f, "{}://{open}{}{close}", self.scheme.name(), self.host)?;
-        if self.port != self.scheme.default_port() {
-            write!(f, ":{}", self.port)?;
+        let Parts { scheme, host, port, .. } = &*self.parts;
+        let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
+        write!(f, "{}://{open}{host}{close}", scheme.name())?;
+        if *port != scheme.default_port() {
+            write!(f, ":{port}")?;
         }
         Ok(())
     }

@@ -154,7 +154,7 @@ async fn ask(
     let body = Payload::from(std::mem::replace(&mut request.body, RequestBody::None));
     match whom {
         Whom::One(place) => {
-            let target = (&request.endpoint, request.authority.as_str());
+            let target = (&request.endpoint, &*request.authority);
             let answer = attempt(origins, place, target, &request, body, interim).await;
             let (head, rest, arriving) = answer.map_err(|failed| failed.error)?;
             Ok((head, rest, arriving.into()))

@@ -1,10 +1,11 @@
 //! The connections of one engine thread to all of its origins.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasherDefault;
 use std::sync::Arc as Plain;
 use std::time::Duration;
 
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, KnownHash};
 use super::limits::OriginLimits;
 use super::notices::Notices;
 use super::place::{Answer, Lease, Place, wait};
@@ -31,7 +32,7 @@ pub struct Origins {
 
 #[derive(Debug)]
 struct Places {
-    by_endpoint: HashMap<Endpoint, Arc<Place>>,
+    by_endpoint: HashMap<Endpoint, Arc<Place>, BuildHasherDefault<KnownHash>>,
     /// The number of places at which unused ones are looked for.
     crowded: usize,
     /// The counts by the name of the origin, also of places that were dropped.
@@ -154,7 +155,12 @@ impl Origins {
 
 impl Places {
     fn new() -> Self {
-        Self { by_endpoint: HashMap::new(), crowded: FEW, tallies: ByName::new(NAMED_ORIGINS), closed: false }
+        Self {
+            by_endpoint: HashMap::default(),
+            crowded: FEW,
+            tallies: ByName::new(NAMED_ORIGINS),
+            closed: false,
+        }
     }
 
     /// The counts of `origin`.

@@ -1,5 +1,6 @@
 //! One request to an origin, as the caller describes it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::endpoint::Endpoint;
@@ -17,11 +18,11 @@ pub struct Request {
     /// The origins of which one gets the request in place of the endpoint.
     pub upstream: Option<Shared<Upstream>>,
     /// A token, case-sensitive.
-    pub method: String,
+    pub method: Cow<'static, str>,
     /// The target after the method: mostly `/path?query`.
     pub target: String,
     /// The `Host` field, unless `headers` has one; each origin of an upstream has its own.
-    pub authority: String,
+    pub authority: Arc<str>,
     /// Names and values, in order. The engine writes the fields of the message's framing.
     pub headers: Arc<Fields>,
     /// The body.

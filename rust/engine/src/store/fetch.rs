@@ -103,7 +103,7 @@ enum LookupStep {
 impl Access {
     async fn run(&self, mut request: Box<origin::Request>, feed: &Feed) -> Result<Served> {
         let key = self.overrides.key.as_deref();
-        let is_read = matches!(request.method.as_str(), "GET" | "HEAD");
+        let is_read = matches!(&*request.method, "GET" | "HEAD");
         let may_be_stored = (is_read || request.method == "POST") && !self.overrides.bypass;
         let lookup = Arc::new(Lookup::new(&mut request, &self.policy.query, key, may_be_stored));
         let with_body = !matches!(request.body, RequestBody::None);

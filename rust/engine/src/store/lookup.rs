@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc as Plain;
 
 use super::object::Object;
 use crate::cache::{Asked, CacheStatus, Fill, Key, Query, Request, SOCKET, Target, Time, Why, confirmed};
@@ -24,9 +25,9 @@ pub(super) fn socket(endpoint: &Endpoint) -> Option<(&[u8], &[u8])> {
 pub(super) struct Lookup {
     endpoint: Endpoint,
     upstream: Option<Arc<Upstream>>,
-    pub(super) method: String,
+    pub(super) method: Cow<'static, str>,
     target: String,
-    authority: String,
+    authority: Plain<str>,
     headers: Arc<Fields>,
     timeouts: Timeouts,
     is_proven: bool,

@@ -214,7 +214,7 @@ async fn begin(
     let request = Box::new(Request {
         endpoint: origin.endpoint.clone(),
         upstream: origin.upstream.clone(),
-        method,
+        method: method.into(),
         target,
         authority: origin.authority.clone(),
         headers: Arc::new(fields),

@@ -144,9 +144,9 @@ pub(crate) fn request_to(method: &str, endpoint: Endpoint, body: RequestBody) ->
     Request {
         endpoint,
         upstream: None,
-        method: method.to_owned(),
+        method: method.to_owned().into(),
         target: "/".to_owned(),
-        authority: "origin.example".to_owned(),
+        authority: "origin.example".into(),
         headers: Arc::default(),
         body,
         timeouts: timeouts(),

@@ -180,7 +180,7 @@ fn plan(hub: &Arc<Hub>, description: &[u8]) -> penstock_engine::Result<Plan> {
     let origin = Origin {
         endpoint: Endpoint::new(Scheme::Http, "127.0.0.1", port, None)?,
         upstream: None,
-        authority: "origin.example".to_owned(),
+        authority: "origin.example".into(),
     };
     Ok(Plan::Relay(Arc::new(Relay::new(RelaySpec {
         name: "a relay".to_owned(),

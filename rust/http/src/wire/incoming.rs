@@ -9,6 +9,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::body::{BodyFraming, content_length, persists};
+use super::method;
 use super::request::is_host;
 use super::section::{self, Field, Scanner};
 use super::target;
@@ -103,7 +104,7 @@ impl IncomingScanner {
         let fields = section::fields(section::REQUEST_HEAD, bytes, end + 2, self.section.fields())?;
         let mut head = Incoming {
             minor_version: line.minor_version,
-            method: line.method,
+            method: method::kept(&bytes[line.method]),
             authority: line.authority.clone().unwrap_or_default(),
             path: line.path,
             target: line.target,
@@ -123,7 +124,7 @@ impl IncomingScanner {
 pub struct Incoming {
     /// 1 for HTTP/1.1, 0 for HTTP/1.0.
     pub minor_version: u8,
-    method: Range<usize>,
+    method: Cow<'static, str>,
     target: Range<usize>,
     authority: Range<usize>,
     path: Range<usize>,
@@ -134,7 +135,12 @@ pub struct Incoming {
 impl Incoming {
     /// A token.
     pub fn method(&self) -> &str {
-        self.text(&self.method)
+        &self.method
+    }
+
+    /// As [`Incoming::method`], for an owner that may outlive this.
+    pub fn shared_method(&self) -> Cow<'static, str> {
+        self.method.clone()
     }
 
     /// As the client wrote it: in origin-form, absolute-form, or `*`.
@@ -150,7 +156,7 @@ impl Incoming {
     /// The target as it is sent on: in origin-form, or `*` (RFC 9112, sections 3.2.1 and 3.2.4).
     pub fn origin_form(&self) -> Cow<'_, str> {
         match self.path() {
-            "" if self.method() == "OPTIONS" => Cow::Borrowed("*"),
+            "" if self.method == "OPTIONS" => Cow::Borrowed("*"),
             "" => Cow::Borrowed("/"),
             query if query.starts_with('?') => Cow::Owned(format!("/{query}")),
             path => Cow::Borrowed(path),

@@ -490,9 +490,9 @@ impl Task<'_> {
         Ok(Request {
             endpoint: spec.origin.endpoint.clone(),
             upstream: spec.origin.upstream.clone(),
-            method: incoming.method().to_owned(),
+            method: incoming.shared_method(),
             target: self.target_at(relay),
-            authority: spec.origin.authority.clone(),
+            authority: Plain::clone(&spec.origin.authority),
             headers: headers.into(),
             body,
             timeouts: spec.timeouts,

@@ -118,7 +118,7 @@ async fn check(policy: &CheckPolicy, member: &Member, origins: &Plain<Origins>) 
     let request = Request {
         endpoint: member.endpoint.clone(),
         upstream: None,
-        method: "GET".to_owned(),
+        method: "GET".into(),
         target: policy.path.clone(),
         authority: member.authority.clone(),
         headers: Plain::default(),

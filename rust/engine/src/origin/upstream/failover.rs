@@ -178,7 +178,7 @@ impl Asking<'_> {
         let limit = self.upstream.policy.retries.try_timeout.filter(|_| self.is_repeatable);
         self.running.push(Box::pin(async move {
             let member = Plain::clone(&turn.member);
-            let target = (&member.endpoint, member.authority.as_str());
+            let target = (&member.endpoint, &*member.authority);
             let place = origins.place(&member.endpoint);
             let known = Arc::clone(&place);
             let asked = attempt(origins, place, target, request, body, interim);

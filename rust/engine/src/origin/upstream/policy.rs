@@ -1,6 +1,7 @@
 //! What an upstream is: its origins, and how one is chosen, watched and given up. Declared and validated in Python; no
 //! defaults here.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::origin::Endpoint;
@@ -11,7 +12,7 @@ pub struct Member {
     /// Where it is.
     pub endpoint: Endpoint,
     /// What goes into `Host` unless the request has its own.
-    pub authority: String,
+    pub authority: Arc<str>,
     /// Its share, beside those of the others.
     pub weight: u32,
     /// Whether it is used only while none of the others is available.

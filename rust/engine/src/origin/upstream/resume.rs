@@ -216,7 +216,7 @@ impl Wanted {
             tried.push(turn.seat);
             let member = Plain::clone(&turn.member);
             let place = origins.place(&member.endpoint);
-            let target = (&member.endpoint, member.authority.as_str());
+            let target = (&member.endpoint, &*member.authority);
             let known = Arc::clone(&place);
             let asked = attempt(origins, place, target, &request, Payload::None, &|_| {});
             match limited(retries.try_timeout, &known, request.reports, asked).await {
@@ -246,7 +246,7 @@ impl Wanted {
             upstream: None,
             method: request.method.clone(),
             target: request.target.clone(),
-            authority: String::new(),
+            authority: Plain::clone(&request.authority),
             headers: Plain::new(headers),
             body: RequestBody::None,
             timeouts: request.timeouts,

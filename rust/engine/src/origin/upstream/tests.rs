@@ -11,7 +11,13 @@ const LONG: Duration = Duration::from_secs(3600);
 
 fn member(number: u16, weight: u32) -> Member {
     let endpoint = Endpoint::new(Scheme::Http, "127.0.0.1", number, None).unwrap();
-    Member { authority: format!("127.0.0.1:{number}"), endpoint, weight, backup: false, max_requests: None }
+    Member {
+        authority: format!("127.0.0.1:{number}").into(),
+        endpoint,
+        weight,
+        backup: false,
+        max_requests: None,
+    }
 }
 
 fn policy(balance: Balance) -> UpstreamPolicy {
