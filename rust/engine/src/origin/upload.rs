@@ -6,6 +6,7 @@
 //! counts.
 
 use std::future::poll_fn;
+use std::io::IoSlice;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
@@ -39,6 +40,8 @@ impl Progress {
 
 #[derive(Debug)]
 enum State {
+    /// A request without a body, of which nothing was sent: the socket takes most of them whole.
+    Head(Vec<u8>),
     /// Boxed, because the response may last for hours after the request has been sent.
     Running(Box<Outgoing>),
     Complete,
@@ -59,19 +62,33 @@ pub(super) struct Upload {
 impl Upload {
     /// `limit` is how long the socket may take no byte.
     pub(super) fn new(head: Vec<u8>, body: Payload, limit: Option<Duration>) -> Self {
-        let mut message = Box::new(Outgoing::new(limit, Code::UploadFailed));
-        message.push(Piece::Bytes(head));
-        let mut tunnel = None;
+        let mut upload = Self { state: State::Head(head), limit, tunnel: None, switched: false };
         match body {
             Payload::None => {}
-            Payload::Tunnel(stream) => tunnel = Some(stream),
-            Payload::Bytes(bytes) => message.push(Piece::Shared(bytes)),
-            Payload::Stream { stream, length: Some(length) } => {
-                message.attach(stream.into(), BodyFraming::Length(length));
+            Payload::Tunnel(stream) => upload.tunnel = Some(stream),
+            Payload::Bytes(bytes) => upload.run().push(Piece::Shared(bytes)),
+            Payload::Stream { stream, length } => {
+                let framing = length.map_or(BodyFraming::Chunked, BodyFraming::Length);
+                upload.run().attach(stream.into(), framing);
             }
-            Payload::Stream { stream, length: None } => message.attach(stream.into(), BodyFraming::Chunked),
         }
-        Self { state: State::Running(message), limit, tunnel, switched: false }
+        upload
+    }
+
+    /// The message that is being sent, begun anew if there is none.
+    fn run(&mut self) -> &mut Outgoing {
+        let message = match std::mem::replace(&mut self.state, State::Complete) {
+            State::Running(message) => message,
+            State::Head(head) => {
+                let mut message = Box::new(Outgoing::new(self.limit, Code::UploadFailed));
+                message.push(Piece::Bytes(head));
+                message
+            }
+            State::Complete | State::Abandoned => Box::new(Outgoing::new(self.limit, Code::UploadFailed)),
+        };
+        self.state = State::Running(message);
+        let State::Running(message) = &mut self.state else { unreachable!("set above") };
+        message
     }
 
     /// Whether the origin has switched to another protocol.
@@ -88,12 +105,7 @@ impl Upload {
     /// The origin has switched: the bytes that waited are sent unchanged.
     pub(super) fn switch(&mut self) {
         if let Some(stream) = self.tunnel.take() {
-            let mut message = match std::mem::replace(&mut self.state, State::Complete) {
-                State::Running(message) => message,
-                State::Complete | State::Abandoned => Box::new(Outgoing::new(self.limit, Code::UploadFailed)),
-            };
-            message.attach(stream.into(), BodyFraming::Tunnel);
-            self.state = State::Running(message);
+            self.run().attach(stream.into(), BodyFraming::Tunnel);
             self.switched = true;
         }
     }
@@ -113,6 +125,21 @@ impl Upload {
         connection: &Connection,
         progress: &Progress,
     ) -> Result<()> {
+        if let State::Head(head) = &mut self.state {
+            // What TLS takes is not yet with the kernel.
+            if !connection.is_tls() {
+                if let Poll::Ready(Ok(taken)) = connection.poll_write(context, &[IoSlice::new(head)]) {
+                    head.drain(..taken);
+                }
+            }
+            if head.is_empty() {
+                self.state = State::Complete;
+                progress.sent.store(true, Ordering::Relaxed);
+                return Ok(());
+            }
+            // It waits for the socket, or meets its error again.
+            self.run();
+        }
         let State::Running(message) = &mut self.state else { return Ok(()) };
         match message.poll_send(context, connection) {
             Poll::Pending => {
@@ -151,7 +178,7 @@ impl Upload {
 
     /// Stops sending, closes the source, and frees the queued bytes.
     pub(super) fn abandon(&mut self) {
-        if matches!(self.state, State::Running(_)) {
+        if matches!(self.state, State::Running(_) | State::Head(_)) {
             self.state = State::Abandoned;
         }
     }
