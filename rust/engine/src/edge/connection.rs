@@ -146,23 +146,24 @@ async fn exchange(
     let routes = site.routes();
     let route = routes.find(incoming.method(), incoming.authority(), &incoming.origin_form());
     let progress = Progress::new(site.tallies(route).of(thread));
-    let task = Task::new(site, thread, client, incoming, &progress);
-    let account = match route {
+    let (account, gate) = match route {
         Some(Service::Relay(route)) => {
-            Account::open(site.app.as_ref(), &route.relay, client, incoming, &progress)
+            let account = Account::open(site.app.as_ref(), &route.relay, client, incoming, &progress);
+            (account, route.location.gate.as_deref())
         }
-        Some(Service::Topics(_) | Service::Pages(_)) | None => None,
+        Some(Service::Topics(_) | Service::Pages(_)) | None => (None, None),
     };
     let mut line = Line { site, client, incoming, route, progress: &progress, is_written: false };
-    let task = Task { account: account.as_deref(), ..task };
+    let mut task = Task::new(site, thread, client, incoming, &progress);
+    (task.account, task.gate) = (account.as_deref(), gate);
     let counted = site.clients.request(client.addresses.ip());
     // On the heap, so that a stream on a native route, which may stay for hours, keeps no room for the other lane.
     let result = match route {
         _ if counted.is_err() => counted.as_ref().map(|_| ()).map_err(Error::clone),
-        Some(Service::Relay(route)) => route.respond(task, inbound).await,
-        Some(Service::Topics(topics)) => Box::pin(topics.respond(task, inbound)).await,
-        Some(Service::Pages(pages)) => Box::pin(pages.respond(task, inbound)).await,
-        None => Box::pin(Application(site.app.as_ref()).respond(task, inbound)).await,
+        Some(Service::Relay(route)) => route.respond(&mut task, inbound).await,
+        Some(Service::Topics(topics)) => Box::pin(topics.respond(&mut task, inbound)).await,
+        Some(Service::Pages(pages)) => Box::pin(pages.respond(&mut task, inbound)).await,
+        None => Box::pin(Application(site.app.as_ref()).respond(&mut task, inbound)).await,
     };
     let error = result.as_ref().err();
     site.prove(client, error);

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::time::timeout;
@@ -166,15 +166,15 @@ pub(super) fn live(site: &Site) -> Result<Life> {
     Ok(life)
 }
 
-/// Carries `answer` out, listens to the client meanwhile, and sees to it that both end when everything does.
+/// Carries `answer` out, listens to the client meanwhile, and sees to it that both end when everything does. Both are the
+/// caller's: as arguments they would be moved, and lie here twice.
 pub(super) async fn beside(
     site: &Site,
     progress: &Progress,
     life: &Life,
-    listen: impl Future<Output = Error>,
-    answer: impl Future<Output = Result<()>>,
+    mut listen: Pin<&mut impl Future<Output = Error>>,
+    mut answer: Pin<&mut impl Future<Output = Result<()>>>,
 ) -> Result<()> {
-    let (mut listen, mut answer) = (pin!(listen), pin!(answer));
     let mut interrupts = Interrupts::default();
     let result = {
         let aside = poll_fn(|context| interrupts.poll(context, site, progress, life, listen.as_mut()));

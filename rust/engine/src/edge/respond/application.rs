@@ -15,24 +15,25 @@ use crate::wire::shown;
 pub(crate) struct Application<'a>(pub(crate) Option<&'a Queue>);
 
 impl Responder for Application<'_> {
-    async fn respond(&self, task: Task<'_>, inbound: &mut Inbound<'_>) -> Result<()> {
-        let Task { site, incoming, progress, .. } = task;
+    async fn respond(&self, task: &mut Task<'_>, inbound: &mut Inbound<'_>) -> Result<()> {
+        let task = &*task;
+        let Task { site, incoming, progress, .. } = *task;
         let (announced, life) = (task.announced()?, live(site)?);
         let Some(queue) = self.0 else {
             let detail = format!("no route for {} {}", incoming.method(), incoming.path());
             return Err(Code::NoRoute.error(detail));
         };
         let announced = announced.within(site.config.max_body)?;
-        let Some(ordered) = answer(&task, inbound, announced, queue, &life).await? else {
+        let Some(ordered) = answer(task, inbound, announced, queue, &life).await? else {
             return Ok(());
         };
         // On the heap: what the application answers itself needs no room for it.
-        let result = Box::pin(answer_by_order(&task, inbound, announced, &ordered.order)).await;
-        end(ordered, &task, &result, queue);
+        let result = Box::pin(answer_by_order(task, inbound, announced, &ordered.order)).await;
+        end(ordered, task, &result, queue);
         match result {
             Err(error) if may_refuse(&error, progress) => {
                 // On the heap, because few requests fail.
-                Box::pin(answer_failure(&task, &error)).await
+                Box::pin(answer_failure(task, &error)).await
             }
             result => result,
         }
@@ -50,7 +51,7 @@ async fn answer_by_order(
     let account = Account::open(site.app.as_ref(), &order.relay, client, incoming, progress);
     let target_at = Some(order.target.as_str());
     let ordered = Task { account: account.as_deref(), target_at, stripped: None, ..*task };
-    let result = answer_by_relay(ordered, inbound, announced, &order.relay, None).await;
+    let result = answer_by_relay(&ordered, inbound, announced, &order.relay, None).await;
     if let Some(account) = account {
         account.close(result.as_ref().err());
     }

@@ -22,5 +22,5 @@ pub(super) trait Responder {
     ///
     /// # Cancellation
     /// The request is abandoned wherever it is. The connection then has to be reset.
-    async fn respond(&self, task: Task<'_>, inbound: &mut Inbound<'_>) -> Result<()>;
+    async fn respond(&self, task: &mut Task<'_>, inbound: &mut Inbound<'_>) -> Result<()>;
 }

@@ -1,5 +1,7 @@
 //! Answers a request for a page about the engine itself.
 
+use std::pin::pin;
+
 use super::Responder;
 use crate::edge::exchange::{Task, beside, live, send};
 use crate::edge::head::{Persistence, encode};
@@ -12,17 +14,19 @@ use crate::relay::redirected;
 use crate::wire::BodyFraming;
 
 impl Responder for Pages {
-    async fn respond(&self, task: Task<'_>, inbound: &mut Inbound<'_>) -> Result<()> {
+    async fn respond(&self, task: &mut Task<'_>, inbound: &mut Inbound<'_>) -> Result<()> {
         task.refuse_body("a request for a page has no body")?;
-        let Task { site, incoming, progress, .. } = task;
+        let task = &*task;
+        let Task { site, incoming, progress, .. } = *task;
         let _guard = self.enter(incoming)?;
         let life = live(site)?;
         let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
         let answer = async {
-            begin(&task, self, &mut outgoing).await?;
-            send(&task, &Leave::Cancel, false, None, &mut outgoing, |_| {}).await
+            begin(task, self, &mut outgoing).await?;
+            send(task, &Leave::Cancel, false, None, &mut outgoing, |_| {}).await
         };
-        beside(site, progress, &life, inbound.listen(BodyFraming::Empty, None, None), answer).await
+        let listen = pin!(inbound.listen(BodyFraming::Empty, None, None));
+        beside(site, progress, &life, listen, pin!(answer)).await
     }
 }
 

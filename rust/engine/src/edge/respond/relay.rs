@@ -38,17 +38,16 @@ use crate::wire::{BodyFraming, Fields, Head, body_of, offers_websocket};
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 impl Responder for Route {
-    async fn respond(&self, mut task: Task<'_>, inbound: &mut Inbound<'_>) -> Result<()> {
-        let Task { site, incoming, .. } = task;
+    async fn respond(&self, task: &mut Task<'_>, inbound: &mut Inbound<'_>) -> Result<()> {
+        let Task { site, incoming, .. } = *task;
         let announced = task.announced()?.within(self.spec().limits.body.or(site.config.max_body))?;
         let _guard = self.location.enter()?;
         task.is_tunnel = announced.framing == BodyFraming::Empty
             && offers_websocket(incoming.method(), incoming.minor_version, &incoming.headers());
         let mut pass = None;
-        task.gate = self.location.gate.as_deref();
         if let Some(gate) = task.gate {
             let target = incoming.origin_form();
-            pass = look(gate, &task.asked(&target, &self.location.pattern.prefix), &task)?;
+            pass = look(gate, &task.asked(&target, &self.location.pattern.prefix), task)?.map(Box::new);
             if let Some(pass) = &mut pass {
                 task.stripped = pass.target.take();
             }
@@ -59,26 +58,26 @@ impl Responder for Route {
 
 /// Answers by `relay`. `pass`: the request was admitted by the gate of the task.
 pub(super) async fn answer_by_relay(
-    task: Task<'_>,
+    task: &Task<'_>,
     inbound: &mut Inbound<'_>,
     announced: Announced,
     relay: &Relay,
-    pass: Option<Pass>,
+    pass: Option<Box<Pass>>,
 ) -> Result<()> {
     let is_let_in = pass.is_some() || task.gate.is_none();
     // What an origin or the cache gives is as long as it says: both have checked it.
     let mut outgoing = Outgoing::new(task.site.config.write_timeout, Code::Internal);
     let mut is_hit = false;
     if is_let_in && announced.framing == BodyFraming::Empty && !task.is_tunnel {
-        let begin = |context: &mut Context<'_>| begin_hit(context, &task, relay, &mut outgoing);
+        let begin = |context: &mut Context<'_>| begin_hit(context, task, relay, &mut outgoing);
         is_hit = at_once(begin).await?;
         // Most hits are sent at once: meanwhile the task need not listen to the client, nor for the end of the site.
-        if is_hit && at_once(|context| is_sent(context, &task, &mut outgoing)).await {
+        if is_hit && at_once(|context| is_sent(context, task, &mut outgoing)).await {
             return Ok(());
         }
     }
     // On the heap: a hit needs no room for it.
-    Box::pin(attempt(&task, inbound, announced, relay, pass, is_hit, &mut outgoing)).await
+    Box::pin(attempt(task, inbound, announced, relay, pass, is_hit, &mut outgoing)).await
 }
 
 /// Answers with what comes by and by, and listens to the client meanwhile. `pass`: the request was let in. `is_hit`: what is
@@ -88,7 +87,7 @@ async fn attempt(
     inbound: &mut Inbound<'_>,
     Announced { framing, expects_continue, most }: Announced,
     relay: &Relay,
-    pass: Option<Pass>,
+    pass: Option<Box<Pass>>,
     is_hit: bool,
     outgoing: &mut Outgoing,
 ) -> Result<()> {
@@ -114,17 +113,18 @@ async fn attempt(
         };
         send(task, relay.leave(Some(is_events)), is_events, left, outgoing, |_| {}).await
     };
-    let listen = inbound.listen(framing, most, feed);
+    let listen = pin!(inbound.listen(framing, most, feed));
     let result = if let Some(gate) = task.gate {
         let answer = async {
             let target = incoming.origin_form();
-            let permit = admit(gate, &task.asked(&target, &relay.spec().prefix), pass, task).await?;
+            let permit =
+                admit(gate, &task.asked(&target, &relay.spec().prefix), pass.map(|pass| *pass), task).await?;
             until(revoked(&permit), progress, site.config.linger, go_on).await
         };
         // On the heap: where all are let in there is no room for it.
-        Box::pin(beside(site, progress, &life, listen, answer)).await
+        beside(site, progress, &life, listen, Box::pin(answer).as_mut()).await
     } else {
-        beside(site, progress, &life, listen, go_on).await
+        beside(site, progress, &life, listen, pin!(go_on)).await
     };
     progress.tear(outgoing.is_torn());
     result

@@ -3,6 +3,8 @@
 //! The body is the subscriber's, which gives events as they stand in the topic's history; from then on it is sent like
 //! any other.
 
+use std::pin::pin;
+
 use super::Responder;
 use crate::access::Decision;
 use crate::edge::access::{admit, lapsed, look, until};
@@ -19,36 +21,37 @@ use crate::wire::BodyFraming;
 
 impl Responder for Topics {
     /// Lets a client subscribe, and sends it what is published.
-    async fn respond(&self, task: Task<'_>, inbound: &mut Inbound<'_>) -> Result<()> {
+    async fn respond(&self, task: &mut Task<'_>, inbound: &mut Inbound<'_>) -> Result<()> {
         task.refuse_body("a request for a topic has no body")?;
-        let Task { site, incoming, progress, .. } = task;
+        let task = &*task;
+        let Task { site, incoming, progress, .. } = *task;
         let _guard = self.location.enter()?;
         let life = live(site)?;
         let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
         outgoing.begin_life(&life);
-        let listen = inbound.listen(BodyFraming::Empty, None, None);
+        let listen = pin!(inbound.listen(BodyFraming::Empty, None, None));
         let result = if let Some(gate) = &self.location.gate {
             let answer = async {
                 let target = incoming.origin_form();
                 let wanted = task.asked(&target, &self.location.pattern.prefix);
-                let mut pass = look(gate, &wanted, &task)?;
+                let mut pass = look(gate, &wanted, task)?;
                 let stripped = pass.as_mut().and_then(|pass| pass.target.take());
-                let permit = admit(gate, &wanted, pass, &task).await?;
-                let task = Task { stripped, ..task };
+                let permit = admit(gate, &wanted, pass, task).await?;
+                let task = Task { stripped, ..*task };
                 begin(&task, self, &mut outgoing).await?;
                 site.note_resumable(&life);
                 let send = send(&task, &Leave::Cancel, true, None, &mut outgoing, |_| {});
                 until(lapsed(gate, &wanted, permit), progress, site.config.linger, send).await
             };
             // On the heap: where all are let in there is no room for it.
-            Box::pin(beside(site, progress, &life, listen, answer)).await
+            beside(site, progress, &life, listen, Box::pin(answer).as_mut()).await
         } else {
             let answer = async {
-                begin(&task, self, &mut outgoing).await?;
+                begin(task, self, &mut outgoing).await?;
                 site.note_resumable(&life);
-                send(&task, &Leave::Cancel, true, None, &mut outgoing, |_| {}).await
+                send(task, &Leave::Cancel, true, None, &mut outgoing, |_| {}).await
             };
-            beside(site, progress, &life, listen, answer).await
+            beside(site, progress, &life, listen, pin!(answer)).await
         };
         progress.tear(outgoing.is_torn());
         result
