@@ -166,6 +166,12 @@ impl Arriving {
         error.at(&place.origin)
     }
 
+    /// Whether nothing of the request is left to be sent.
+    #[inline]
+    pub(super) fn has_sent(&self) -> bool {
+        self.upload.is_none()
+    }
+
     /// Sends as much of the request as the socket takes now.
     ///
     /// # Errors

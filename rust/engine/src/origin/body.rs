@@ -72,6 +72,12 @@ impl Body {
         self.arriving.fail(error)
     }
 
+    /// As [`Arriving::has_sent`].
+    #[inline]
+    pub(super) fn has_sent(&self) -> bool {
+        self.arriving.has_sent()
+    }
+
     /// As [`Arriving::drive`].
     pub(super) fn drive(&mut self, context: &mut Context<'_>) -> Result<()> {
         self.arriving.drive(context)

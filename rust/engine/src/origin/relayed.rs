@@ -109,6 +109,10 @@ impl Source for Relayed {
 
     fn attend(&mut self, context: &mut Context<'_>) {
         let State::Coming(body) = &mut self.state else { return };
+        // Three times for each event.
+        if self.deadline.is_none() && body.has_sent() {
+            return;
+        }
         let expired = self.deadline.as_mut().map_or(Poll::Pending, |deadline| deadline.poll(context));
         let result = match expired {
             Poll::Ready(error) => Err(error),
