@@ -53,6 +53,7 @@ pub(crate) struct Policy {
 impl From<Policy> for relay::Forwarding {
     fn from(policy: Policy) -> Self {
         let Policy { x_forwarded, forwarded, via, trust_incoming, preserve_host, map_location } = policy;
+        let via = via.map(Into::into);
         Self { x_forwarded, forwarded, via, trust_incoming, preserve_host, map_location }
     }
 }
@@ -203,7 +204,7 @@ impl Forwarding {
             }
         }
         if let Some(via) = via {
-            vias.push(via);
+            vias.push(via.into_owned());
             fields.append(("Via", vias.join(", ")))?;
         }
         Ok(fields)

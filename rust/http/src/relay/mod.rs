@@ -5,6 +5,8 @@
 //! message is never passed on. Fields stay bytes from wire to wire, so that a value without a known character set
 //! passes unchanged.
 
+use std::borrow::Cow;
+
 mod hop;
 mod names;
 mod redirects;
@@ -28,7 +30,7 @@ pub struct Forwarding {
     /// Send Forwarded (RFC 7239).
     pub forwarded: bool,
     /// The pseudonym in Via (RFC 9110, section 7.6.3).
-    pub via: Option<String>,
+    pub via: Option<Via>,
     /// Whether the fields in which the client describes its own client are kept and extended.
     pub trust_incoming: bool,
     /// Send the client's Host.
@@ -39,14 +41,25 @@ pub struct Forwarding {
 
 impl Forwarding {
     /// The value of a Via field for a message that was received in this version of HTTP.
-    pub fn via(&self, version: (u8, u8)) -> Option<String> {
-        // Without `format!`, which is not cheap: this runs twice a request.
-        let digit = |number: u8| char::from(b'0' + number % 10);
-        self.via.as_ref().map(|pseudonym| {
-            let mut via = String::with_capacity(4 + pseudonym.len());
-            via.extend([digit(version.0), '.', digit(version.1), ' ']);
-            via.push_str(pseudonym);
-            via
+    pub fn via(&self, version: (u8, u8)) -> Option<Cow<'_, str>> {
+        let Via { pseudonym, of_http_1 } = self.via.as_ref()?;
+        Some(match (version, of_http_1) {
+            ((1, 0), [value, _]) | ((1, 1), [_, value]) => Cow::Borrowed(value),
+            ((major, minor), _) => Cow::Owned(format!("{major}.{minor} {pseudonym}")),
         })
+    }
+}
+
+/// The pseudonym in Via, and the values that are made of it: one is needed twice a request.
+#[derive(Debug, Clone)]
+pub struct Via {
+    pseudonym: String,
+    /// Of messages in HTTP/1.0 and 1.1.
+    of_http_1: [String; 2],
+}
+
+impl From<String> for Via {
+    fn from(pseudonym: String) -> Self {
+        Self { of_http_1: ["1.0", "1.1"].map(|version| format!("{version} {pseudonym}")), pseudonym }
     }
 }

@@ -80,7 +80,7 @@ fn what_is_of_this_hop_or_frames_the_message_stays() {
 
 #[test]
 fn connection_cannot_take_the_relays_own_fields_away() {
-    let policy = Forwarding { x_forwarded: true, via: Some("p".to_owned()), ..QUIET };
+    let policy = Forwarding { x_forwarded: true, via: Some("p".to_owned().into()), ..QUIET };
     let fields = request(&policy, &CLIENT, &[("Connection", "X-Forwarded-For, Via")], &[]).unwrap();
     assert_eq!(
         fields,
@@ -153,7 +153,8 @@ fn a_client_without_an_address_is_unknown() {
 
 #[test]
 fn what_the_application_says_stands_in_place_of_both() {
-    let policy = Forwarding { x_forwarded: true, preserve_host: true, via: Some("p".to_owned()), ..QUIET };
+    let policy =
+        Forwarding { x_forwarded: true, preserve_host: true, via: Some("p".to_owned().into()), ..QUIET };
     let received = [("Authorization", "client"), ("Cookie", "secret"), ("Kept", "1")];
     let replaced = [
         ("authorization", Some("origin")),
@@ -243,7 +244,7 @@ fn dropping(names: &[&str]) -> FillFields {
 
 #[test]
 fn a_fill_says_nothing_of_the_client_that_is_dropped() {
-    let policy = Forwarding { x_forwarded: true, forwarded: true, via: Some("p".to_owned()), ..QUIET };
+    let policy = Forwarding { x_forwarded: true, forwarded: true, via: Some("p".to_owned().into()), ..QUIET };
     let received =
         [("x_host", "1"), ("Via", "1.0 a"), ("X-Host-Not", "1"), ("X.Original.URL", "/"), ("Accept", "a")];
     let fill = dropping(&["Forwarded", "Via", "X-Forwarded*", "X-Host", "X-Original-*"]);
