@@ -1,24 +1,27 @@
 //! Fields that end at this hop.
 
-use crate::wire::{HOP_BY_HOP, is_one_of, members, reads_as_one_of};
+use crate::wire::{HOP_BY_HOP, Names, is_one_of, is_same_name, members};
 
 /// The fields that a relay drops besides the fields of a connection: credentials and challenges of proxies
 /// are between this hop and the next one.
-const BETWEEN_PROXIES: [&str; 3] = ["proxy-authenticate", "proxy-authentication-info", "proxy-authorization"];
+const BETWEEN_PROXIES: Names =
+    Names::new(&["proxy-authenticate", "proxy-authentication-info", "proxy-authorization"]);
+
+const LENGTH: Names = Names::new(&["content-length"]);
 
 /// Whether a field of that name is never passed on. Nor is `Transfer_Encoding`: an application behind CGI cannot tell it
 /// from the field that frames a message.
 pub(super) fn ends_here(name: &[u8]) -> bool {
-    reads_as_one_of(name, &HOP_BY_HOP) || reads_as_one_of(name, &BETWEEN_PROXIES)
+    HOP_BY_HOP.reads(name) || BETWEEN_PROXIES.reads(name)
 }
 
 /// Whether a field is not Content-Length, but an application behind CGI may take it for that.
 pub(super) fn is_like_length(name: &[u8]) -> bool {
-    reads_as_one_of(name, &["content-length"]) && !is(name, "content-length")
+    LENGTH.reads(name) && !LENGTH.has(name)
 }
 
 pub(super) fn is(name: &[u8], other: &str) -> bool {
-    name.eq_ignore_ascii_case(other.as_bytes())
+    is_same_name(name, other.as_bytes())
 }
 
 /// The names that the Connection fields of a message nominate (RFC 9110, section 7.6.1).

@@ -3,7 +3,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::wire::is_one_of;
+use crate::wire::Names;
+
+const LOCATIONS: Names = Names::new(&["location", "content-location"]);
+const REFRESH: Names = Names::new(&["refresh"]);
 
 /// Whether requests are relayed to an origin, given as `scheme://authority` in lower case and without the scheme's default
 /// port.
@@ -32,9 +35,9 @@ impl Redirects {
     /// The value of a field as the client gets it: it changes Location, Content-Location and Refresh, if they name
     /// the origin.
     pub fn field<'a>(&self, name: &[u8], value: &'a [u8]) -> Cow<'a, [u8]> {
-        let mapped = if is_one_of(name, &["location", "content-location"]) {
+        let mapped = if LOCATIONS.has(name) {
             self.map(value)
-        } else if is_one_of(name, &["refresh"]) {
+        } else if REFRESH.has(name) {
             let start = memchr::memmem::find(&value.to_ascii_lowercase(), b"url=").map(|found| found + 4);
             start.and_then(|start| Some([&value[..start], &self.map(&value[start..])?].concat()))
         } else {

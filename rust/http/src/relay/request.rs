@@ -2,25 +2,29 @@
 
 mod forwarded;
 
+use std::borrow::Cow;
+
 use super::Forwarding;
 use super::hop::{Nominated, ends_here, is};
 use super::names::{Fill, begins_as};
-use crate::wire::{Fields, members, reads_as, reads_as_one_of};
+use crate::wire::{Fields, Names, members, reads_as};
 use penstock_error::Result;
 
 use forwarded::element;
 
 /// The engine frames and addresses the message itself, and the edge has answered Expect.
-const OURS: [&str; 3] = ["content-length", "expect", "host"];
+const OURS: Names = Names::new(&["content-length", "expect", "host"]);
 
 /// About as much as a policy adds: four fields that describe the client, `Via`, and what an application sets.
 const ADDED_FIELDS: usize = 6;
 const ADDED_BYTES: usize = 192;
 
+const CLAIMS: Names = Names::new(&["x-forwarded", "forwarded", "x-real-ip"]);
+
 /// Prefixes of fields in which a proxy describes its client. A client that is not trusted must not send them: applications
 /// read the user, the certificate or the address of the client there.
 fn is_claim(name: &[u8]) -> bool {
-    begins_as(name, "x-forwarded-") || reads_as_one_of(name, &["x-forwarded", "forwarded", "x-real-ip"])
+    begins_as(name, "x-forwarded-") || CLAIMS.reads(name)
 }
 
 /// The client, as the request to the origin describes it.
@@ -66,7 +70,7 @@ impl Forwarding {
         let mut fields = Fields::with_capacity(count + ADDED_FIELDS, bytes + ADDED_BYTES);
         let mut told = Told::new(self, client);
         for (name, value) in received {
-            let stays = reads_as_one_of(name, &OURS)
+            let stays = OURS.reads(name)
                 || ends_here(name)
                 || (!self.trust_incoming && is_claim(name))
                 || nominated.contains(name)
@@ -221,12 +225,13 @@ struct List<'a>(Vec<&'a [u8]>);
 
 impl List<'_> {
     /// In one line: many applications read only the first line.
-    fn with(&self, element: &[u8]) -> Vec<u8> {
-        let mut line = self.0.join(b", ".as_slice());
-        if !line.is_empty() {
-            line.extend_from_slice(b", ");
+    fn with<'e>(&self, element: &'e [u8]) -> Cow<'e, [u8]> {
+        if self.0.is_empty() {
+            return Cow::Borrowed(element);
         }
+        let mut line = self.0.join(b", ".as_slice());
+        line.extend_from_slice(b", ");
         line.extend_from_slice(element);
-        line
+        Cow::Owned(line)
     }
 }

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::body::{self, BodyLimits, Kind};
-use super::section::{self, Scanner, bare};
+use super::section::{Scanner, bare};
 use super::text::{is_one_of, is_text, quoted};
 use penstock_error::{Error, Result};
 
@@ -212,8 +212,8 @@ impl Chunked {
         self.section.extend_from_slice(&bytes[..count]);
         let Some(end) = self.scanner.scan(&self.section)? else { return Ok(count) };
         self.section.truncate(end);
-        for field in section::fields(self.kind.trailer, &self.section, 0, self.scanner.fields())? {
-            let (name, value) = (&self.section[field.name], &self.section[field.value]);
+        for field in self.scanner.take_fields(&self.section)? {
+            let (name, value) = (field.name(&self.section), field.value(&self.section));
             if is_one_of(name, &FORBIDDEN_TRAILERS) {
                 return Err(self.kind.trailer.malformed(format!("the field {}", quoted(name))));
             }

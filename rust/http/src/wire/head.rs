@@ -66,13 +66,12 @@ impl HeadScanner {
     /// `BAD_HEAD` for a status line or a field that RFC 9112 (sections 4 and 5) does not allow: a version other than 1.0 and
     /// 1.1, a status that is not three digits from 100 on, a field name that is not a token, whitespace before a colon, a
     /// control character; and if `bytes` is longer or shorter than the head.
-    pub fn parse(&self, bytes: &[u8]) -> Result<Head> {
+    pub fn parse(&mut self, bytes: &[u8]) -> Result<Head> {
         if !self.section.has_ended_at(bytes.len()) {
             return Err(section::HEAD.malformed("bytes before or after it"));
         }
-        let line = memchr::memchr(b'\r', bytes).unwrap_or(bytes.len());
-        let (minor_version, status, reason) = status_line(&bytes[..line])?;
-        let fields = section::fields(section::HEAD, bytes, line + 2, self.section.fields())?;
+        let (minor_version, status, reason) = status_line(&bytes[..self.section.start()])?;
+        let fields = self.section.take_fields(bytes)?;
         Ok(Head { status, minor_version, reason, fields, bytes: bytes.into() })
     }
 }
@@ -106,7 +105,9 @@ impl Head {
         };
         let fields = headers
             .into_iter()
-            .map(|(name, value)| Field { name: append(name), value: append(value) })
+            .map(|(name, value)| {
+                Field::new(append(name), append(value)).expect("a head is shorter than 4 GiB")
+            })
             .collect();
         Self { status, minor_version: 1, reason: 0..reason.len(), fields, bytes: bytes.into() }
     }
@@ -118,7 +119,7 @@ impl Head {
 
     /// Names as they were sent, and values without surrounding whitespace, in their order.
     pub fn headers(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
-        self.fields.iter().map(|field| (&self.bytes[field.name.clone()], &self.bytes[field.value.clone()]))
+        self.fields.iter().map(|field| (field.name(&self.bytes), field.value(&self.bytes)))
     }
 
     /// The value of the first field of that name, ignoring case.

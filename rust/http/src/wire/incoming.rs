@@ -95,13 +95,12 @@ impl IncomingScanner {
     /// # Errors
     /// `BAD_REQUEST_HEAD` for a request line, a target or a field that RFC 9112 does not allow, and if `bytes` is longer or
     /// shorter than the head; `UNSUPPORTED_VERSION`; `UNSUPPORTED_METHOD` for CONNECT; `BAD_HOST`.
-    pub fn parse(&self, bytes: &[u8]) -> Result<Incoming> {
+    pub fn parse(&mut self, bytes: &[u8]) -> Result<Incoming> {
         if !self.section.has_ended_at(bytes.len()) {
             return Err(section::REQUEST_HEAD.malformed("bytes before or after it"));
         }
-        let end = memchr::memchr(b'\r', bytes).unwrap_or(bytes.len());
-        let line = request_line(&bytes[..end])?;
-        let fields = section::fields(section::REQUEST_HEAD, bytes, end + 2, self.section.fields())?;
+        let line = request_line(&bytes[..self.section.start()])?;
+        let fields = self.section.take_fields(bytes)?;
         let mut head = Incoming {
             minor_version: line.minor_version,
             method: method::kept(&bytes[line.method]),
@@ -171,7 +170,7 @@ impl Incoming {
 
     /// Names as they were sent and values without surrounding whitespace, in their order.
     pub fn headers(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> + Clone {
-        self.fields.iter().map(|field| (&self.bytes[field.name.clone()], &self.bytes[field.value.clone()]))
+        self.fields.iter().map(|field| (field.name(&self.bytes), field.value(&self.bytes)))
     }
 
     /// The values of all fields of that name, ignoring case.
@@ -333,8 +332,7 @@ fn absolute(url: &[u8]) -> Option<(Range<usize>, Range<usize>)> {
 
 /// The position of the value of the one `Host` (RFC 9112, section 3.2).
 fn host(head: &Incoming) -> Result<Range<usize>> {
-    let mut hosts =
-        head.fields.iter().filter(|field| head.bytes[field.name.clone()].eq_ignore_ascii_case(b"host"));
+    let mut hosts = head.fields.iter().filter(|field| field.is("host", &head.bytes));
     let refused = |detail: String| Err(Code::BadHost.error(detail));
     let Some(host) = hosts.next() else {
         return if head.minor_version == 0 { Ok(0..0) } else { refused("there is no Host field".to_owned()) };
@@ -342,9 +340,9 @@ fn host(head: &Incoming) -> Result<Range<usize>> {
     if hosts.next().is_some() {
         return refused("there is more than one Host field".to_owned());
     }
-    let value = &head.bytes[host.value.clone()];
+    let value = host.value(&head.bytes);
     if !is_host(value) {
         return refused(format!("the Host is {}", quoted(value)));
     }
-    Ok(host.value.clone())
+    Ok(host.value_range())
 }

@@ -40,8 +40,8 @@ pub use request::{CHUNK_END, ChunkHead, HOP_BY_HOP, LAST_CHUNK, encode_chunk_hea
 pub use spans::{Span, Spans};
 pub use target::{has_dot_segments, is_target};
 pub use text::{
-    folded, is_one_of, is_token, media_type, members, names_event_stream, reads_as, reads_as_one_of, trim,
-    write_field,
+    Names, folded, is_one_of, is_same_name, is_token, media_type, members, names_event_stream, reads_as,
+    reads_as_one_of, trim, write_field,
 };
 #[cfg(not(loom))]
 pub use websocket::{Handshake, offers_websocket};

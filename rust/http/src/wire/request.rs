@@ -9,12 +9,12 @@ use std::ops::Deref;
 
 use super::body::BodyFraming;
 use super::fields::Fields;
-use super::text::{Characters, is_one_of, is_text, is_token, quoted, write_field};
+use super::text::{Characters, Names, is_same_name, is_token, quoted, text_length, write_field};
 use penstock_error::{Code, Error, Result};
 
 /// Fields about the connection or the body's coding, which a caller must not set (RFC 9110, section 7.6.1, and
 /// RFC 9112).
-pub const HOP_BY_HOP: [&str; 8] = [
+pub const HOP_BY_HOP: Names = Names::new(&[
     "connection",
     "keep-alive",
     "proxy-connection",
@@ -23,7 +23,7 @@ pub const HOP_BY_HOP: [&str; 8] = [
     "transfer-encoding",
     "upgrade",
     "http2-settings",
-];
+]);
 
 /// Encodes the head of a request.
 ///
@@ -55,10 +55,10 @@ pub fn encode_request(
         if !is_token(name) {
             return Err(bad(format!("the header name {} is not a token", quoted(name))));
         }
-        if let Some(byte) = value.iter().find(|byte| !is_text(**byte)) {
+        if let Some(byte) = value.get(text_length(value)) {
             return Err(bad(format!("the header {} has a {} in its value", quoted(name), quoted(&[*byte]))));
         }
-        if is_one_of(name, &HOP_BY_HOP) {
+        if HOP_BY_HOP.has(name) {
             return Err(bad(format!(
                 "the header {} concerns the connection and cannot be set by the caller",
                 quoted(name)
@@ -67,7 +67,7 @@ pub fn encode_request(
         if name.eq_ignore_ascii_case(b"host") {
             continue;
         }
-        if name.eq_ignore_ascii_case(b"content-length") {
+        if is_same_name(name, b"content-length") {
             check_length(value, framing)?;
             continue;
         }
@@ -160,14 +160,14 @@ const NAME: &Characters = &Characters::new(b"-._~!$&'()*+,;=");
 /// A registered name: unreserved characters, sub-delimiters, and percent signs that encode something.
 fn is_name(mut name: &[u8]) -> bool {
     let valid = !name.is_empty();
-    while let [byte, rest @ ..] = name {
-        name = match (byte, rest) {
-            (b'%', [high, low, rest @ ..]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => rest,
-            _ if NAME.has(*byte) => rest,
+    loop {
+        let plain = name.iter().position(|byte| !NAME.has(*byte)).unwrap_or(name.len());
+        name = match &name[plain..] {
+            [] => return valid,
+            [b'%', high, low, rest @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => rest,
             _ => return false,
         };
     }
-    valid
 }
 
 /// The most digits of a port. 65616 would be 80 for a parser that keeps 16 bits.
@@ -207,7 +207,7 @@ pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 #[derive(Debug, Clone, Copy)]
 pub struct ChunkHead {
     bytes: [u8; ChunkHead::MAX],
-    length: u8,
+    length: u32,
 }
 
 impl ChunkHead {
@@ -218,7 +218,7 @@ impl Deref for ChunkHead {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.length)]
+        &self.bytes[..self.length as usize]
     }
 }
 
@@ -226,11 +226,14 @@ impl Deref for ChunkHead {
 pub fn encode_chunk_head(length: NonZeroUsize) -> ChunkHead {
     // Without `write!`, which takes 300 instructions, for each event of a relay.
     let digits = (usize::BITS - length.leading_zeros()).div_ceil(4);
-    let mut head = ChunkHead { bytes: [0; ChunkHead::MAX], length: 0 };
-    let line = (0..digits).rev().map(|digit| b"0123456789abcdef"[(length.get() >> (digit * 4)) & 0xf]);
-    for (place, byte) in head.bytes.iter_mut().zip(line.chain(CHUNK_END.iter().copied())) {
-        *place = byte;
-        head.length += 1;
+    let mut bytes = [0; ChunkHead::MAX];
+    let (line, rest) = bytes.split_at_mut(digits as usize);
+    let mut left = length.get();
+    for place in line.iter_mut().rev() {
+        *place = b"0123456789abcdef"[left & 0xf];
+        left >>= 4;
     }
-    head
+    rest[..CHUNK_END.len()].copy_from_slice(CHUNK_END);
+    // At most 18.
+    ChunkHead { bytes, length: digits + 2 }
 }

@@ -1,5 +1,5 @@
 //! The reference: the same rules implemented a second time, slowly and plainly, over the whole input, without
-//! state and without httparse. Tests and fuzz targets compare the wire with it.
+//! state and without the scanner. Tests and fuzz targets compare the wire with it.
 
 /// How an input ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
