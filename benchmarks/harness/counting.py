@@ -39,8 +39,10 @@ MIDDLEWARE = Gateway(
     kinds=frozenset({"segments"}),
     own=True,
 )
+# Their handlers write the frames of a response.
+FRAMES = ("penstock-frames", "penstock-frames-stock")
 # They answer WAKEUPS. A native route has no loop to wake.
-WAKING = frozenset({"penstock", MIDDLEWARE.name})
+WAKING = frozenset({"penstock", MIDDLEWARE.name, *FRAMES})
 GATEWAYS = gateways.BY_NAME | hit_caches.BY_NAME | hubs.BY_NAME | {MIDDLEWARE.name: MIDDLEWARE}
 
 
@@ -100,6 +102,15 @@ ROWS = (
         "relay of the application's lane, 64 KiB",
         "segments",
         ("penstock", MIDDLEWARE.name, "aiohttp"),
+        _fetch,
+        500,
+        64 << 10,
+    ),
+    Row(
+        "frames-64k",
+        "relay by a handler that writes frames, 64 KiB",
+        "segments",
+        (*FRAMES, "aiohttp"),
         _fetch,
         500,
         64 << 10,

@@ -195,6 +195,20 @@ GATEWAYS = (
         own=True,
     ),
     Gateway(
+        "penstock-frames-stock",
+        "**penstock**'s frames, by hand, on aiohttp's own transports",
+        penstock_command("stock", "--body", "frames"),
+        package_versions("penstock", "aiohttp", "uvloop"),
+        own=True,
+    ),
+    Gateway(
+        "penstock-frames",
+        "**penstock**'s frames, by hand, application's lane",
+        penstock_command("app", "--body", "frames"),
+        package_versions("penstock", "aiohttp", "uvloop"),
+        own=True,
+    ),
+    Gateway(
         "penstock-native",
         "**penstock**, native lane",
         penstock_command("native"),

@@ -14,6 +14,7 @@ import argparse
 import uvloop
 from aiohttp import web
 from aiohttp.typedefs import Handler
+from aiohttp_proxy import end_to_end
 
 from penstock import Engine, config
 from penstock.config import Cache, Caching, Edge, OriginLimits
@@ -40,11 +41,26 @@ async def ok(_request: web.Request) -> web.Response:
     return web.Response(text="ok")
 
 
+def relay_frames(engine: Engine, origin: str) -> Handler:
+    async def relay(request: web.Request) -> web.StreamResponse:
+        url = origin + request.raw_path
+        async with engine.get(url, headers=end_to_end(request.headers)) as upstream:
+            response = web.StreamResponse(status=upstream.status, headers=end_to_end(upstream.headers))
+            await response.prepare(request)
+            async for frame in upstream:
+                await response.write(memoryview(frame))
+            await response.write_eof()
+            return response
+
+    return relay
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--listen", required=True, metavar="HOST:PORT")
     parser.add_argument("--origin", required=True, metavar="URL")
     parser.add_argument("--lane", choices=("stock", "app", "native", "cached"), required=True)
+    parser.add_argument("--body", choices=("relay", "frames"), default="relay")
     parser.add_argument("--inspect", action="store_true")
     parser.add_argument("--bearer", action="store_true")
     parser.add_argument("--authorise", action="store_true")
@@ -77,6 +93,8 @@ def main() -> None:
             {"authorise": authorise, "decision_key": "header:Authorization"} if arguments.authorise else {}
         )
         app.add_routes([gateway.native("/", caching=Caching(), headers=headers, **asked)])
+    elif arguments.body == "frames":
+        app.router.add_get("/{path:.*}", relay_frames(engine, arguments.origin))
     else:
         app.router.add_route("*", "/{path:.*}", gateway.relay)
     host, _, port = arguments.listen.rpartition(":")
