@@ -83,6 +83,36 @@ def fixed(content: bytes, keep: bool = True):
     return answer
 
 
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "/",
+        "/a/b?c=d",
+        "/a?",
+        "/a??",
+        "/a#f",
+        "/a?b#f",
+        "/a/../b",
+        "/%2F?x=%20",
+        "/a?/b",
+        "/\u00e4?\u00e4",
+        "",
+        "?a=/b",
+    ],
+)
+async def test_a_url_is_requested_alike_whether_its_origin_is_known(origins, rest: str) -> None:
+    origin = await origins(fixed(b""))
+    seen = []
+    async with penstock.Engine(memory="4MiB") as engine:
+        for path in (rest, "/known", "/%41", rest):
+            async with engine.get(origin.url + path) as response:
+                seen.append((response.url, response.origin, origin.heads.pop().split(b"\r\n")[0]))
+    first, known, escaped, again = seen
+    assert first == again
+    assert known == (origin.url + "/known", origin.url, b"GET /known HTTP/1.1")
+    assert escaped == (origin.url + "/%41", origin.url, b"GET /%41 HTTP/1.1")
+
+
 async def test_status_headers_and_body(engine, origins) -> None:
     content = os.urandom(3_000_000)
     origin = await origins(fixed(content))

@@ -3,9 +3,23 @@
 import asyncio
 import builtins
 import os
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, final, overload
+from types import TracebackType
+from typing import (
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    Literal,
+    NoReturn,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+    final,
+    overload,
+)
 
 from typing_extensions import Buffer, disjoint_base
 
@@ -32,6 +46,7 @@ __all__ = [
     "Caching",
     "Counts",
     "Decisions",
+    "Done",
     "Drain",
     "Endpoint",
     "Engine",
@@ -79,9 +94,13 @@ __all__ = [
     "WorkerSite",
     "Workers",
     "__version__",
+    "ask",
+    "entry",
+    "entry_line",
     "error_table",
     "fetch",
     "fetch_upload",
+    "field_texts",
     "has_dot_segments",
     "hide",
     "is_done",
@@ -97,6 +116,7 @@ __all__ = [
     "status_line",
     "take_ready",
     "timings_of",
+    "usual_fields",
     "watch",
 ]
 
@@ -104,6 +124,7 @@ __version__: Final[str]
 BUILD_PROFILE: Final[str]
 
 _T_co = TypeVar("_T_co", covariant=True)
+_Stream = TypeVar("_Stream", bound=FrameStream)
 _Fields: TypeAlias = list[tuple[bytes, bytes]]
 
 def error_table() -> list[ErrorCode]:
@@ -121,6 +142,18 @@ class Awaitable(Generic[_T_co]):
 
     def __await__(self) -> Generator[Any, None, _T_co]: ...
     def __iter__(self) -> Generator[Any, None, _T_co]: ...
+    def __next__(self) -> Any: ...
+    def throw(
+        self, kind: object, value: BaseException | None = None, traceback: TracebackType | None = None
+    ) -> NoReturn: ...
+    def close(self) -> None: ...
+
+@final
+class Done:
+    """What `await` drives where there is nothing to wait for."""
+
+    def __await__(self) -> Generator[Any]: ...
+    def __iter__(self) -> Iterator[Any]: ...
     def __next__(self) -> Any: ...
 
 @final
@@ -210,6 +243,12 @@ class Fields:
     """Header fields, ready for requests."""
 
     def __new__(cls, pairs: Sequence[tuple[bytes, bytes]]) -> Self: ...
+
+def usual_fields(headers: object) -> tuple[Fields, int | None] | None:
+    """The fields of a mapping or of pairs, without Content-Length, and its value.
+
+    None if something of them is unusual: another class, a lone surrogate, a Content-Length that is no number.
+    """
 
 def offers_websocket(method: str, version: tuple[int, int], fields: Sequence[tuple[bytes, bytes]]) -> bool:
     """Whether a request is a valid WebSocket handshake."""
@@ -1006,11 +1045,17 @@ class FrameStream:
     def __new__(cls, source: Source) -> Self: ...
     def __aiter__(self) -> Self: ...
     def __anext__(self) -> Awaitable[Frame]: ...
+    def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> Done: ...
     @property
     def closed(self) -> bool:
         """Whether its consumer has closed it."""
     # For the subclass alone.
-    def _head(self) -> Awaitable[None]: ...
     def _set_framing(self, framing: Framing) -> None: ...
     def _join(self, frames: list[Frame]) -> bytes: ...
     def _headers(self) -> _Fields: ...
@@ -1027,6 +1072,15 @@ def relay_head(
 
 def status_line(stream: FrameStream) -> tuple[int, str, int] | None:
     """Status, reason and minor version of HTTP; None before the head."""
+
+def entry(response: _Stream) -> Awaitable[_Stream]:
+    """Wait for the head of a response, which is closed if that fails or is cancelled."""
+
+def entry_line(response: FrameStream) -> tuple[int, str, int] | None:
+    """As `status_line`; None also before `entry`."""
+
+def field_texts(stream: FrameStream) -> list[tuple[str, str]]:
+    """Names and values as received, as text; empty before the head."""
 
 def response_fields(stream: FrameStream, forwarding: Forwarding) -> list[tuple[str, str]]:
     """The fields that a gateway sends to its client; empty before the head."""
@@ -1132,6 +1186,17 @@ class Engine:
     def stop(self) -> None: ...
     def join(self) -> None: ...
     def close(self) -> None: ...
+
+def ask(
+    engine: Engine,
+    endpoint: Endpoint,
+    method: str,
+    target: str,
+    headers: Fields,
+    timeouts: Timeouts,
+    framing: Framing | None,
+) -> Source:
+    """As `fetch`, for a request without a body and without any of the other options."""
 
 def fetch(engine: Engine, request: OriginRequest, body: bytes | None) -> Source:
     """Send a request with a body that is in memory, or none. The response is a source."""

@@ -37,6 +37,10 @@ MAKE_CACHE: Final = "give it engine=penstock.Engine(cache=penstock.config.Cache(
 
 Headers = Mapping[str, str] | Iterable[tuple[str | bytes, str | bytes]]
 
+# The one empty tuple, which is the default of arguments.
+_NO_HEADERS: Final[Headers] = ()
+_NO_FIELDS: Final = _native.Fields([])
+
 
 # Not frozen, and made by position where it counts: a frozen one takes three times as long to make, keywords twice.
 @dataclass(slots=True, eq=False)
@@ -66,6 +70,15 @@ class OriginRequest:
     """A request for WebSocket: `body` is sent after the origin has switched protocols."""
     framing: _native.Framing | None = None
     """How the body of the response is cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """What stands before the path of a URL, parsed."""
+
+    endpoint: _native.Endpoint
+    origin: str
+    text: str
 
 
 class Engine:
@@ -147,6 +160,8 @@ class Engine:
         self._disk_save = 0.0 if cache is None else cache.disk_save
         self._cachings: dict[tuple[config.Caching, str], _native.Caching] = {}
         self._endpoints: dict[tuple[str, str, int, str | None], _native.Endpoint] = {}
+        # By what stands before the path in the URLs of requests.
+        self._bases: dict[str, _Base] = {}
         self.native.tell_of_origins(_tell)
         for notice in self.native.notices():
             _log.warning("%s", notice)
@@ -216,27 +231,30 @@ class Engine:
             ConfigurationError: `caching` was given and the engine has no cache, or `overrides` without `caching`.
             RuntimeError: no event loop is running.
         """
-        _arguments.text("method", method, "'GET'", optional=False)
-        _arguments.TIMEOUTS("timeouts", timeouts)
-        target, endpoint, base = self._destination(url, origins, unix)
-        fields, length = _fields(headers)
-        response = self.fetch(
-            OriginRequest(
-                endpoint,
-                method,
-                base + (target.raw_path_qs or "/"),
-                fields,
-                self._timeouts if timeouts is None else native_timeouts(timeouts),
-                body,
-                length,
-                self._checked_caching(caching, overrides),
-                overrides,
-                framing=None if framing is None else native_framing(framing),
+        # What is not given is not checked: of a short response, the checks were a tenth of the work.
+        if type(method) is not str:
+            _arguments.text("method", method, "'GET'", optional=False)
+        limits, cut = self._timeouts, None
+        if timeouts is not None:
+            _arguments.TIMEOUTS("timeouts", timeouts)
+            limits = native_timeouts(timeouts)
+        if framing is not None:
+            cut = native_framing(framing)
+        endpoint, origin, target, shown = self._destination(url, origins, unix)
+        fields, length = (_NO_FIELDS, None) if headers is _NO_HEADERS else _fields(headers)
+        if body is None and caching is None and overrides is None:
+            response = Response(_native.ask(self.native, endpoint, method, target, fields, limits, cut))
+            response.method = method
+        else:
+            cached = self._checked_caching(caching, overrides)
+            response = self.fetch(
+                OriginRequest(
+                    *(endpoint, method, target, fields, limits, body, length, cached, overrides), framing=cut
+                )
             )
-        )
-        response.url = str(target)
-        if origins is None:
-            response.origin = str(target.origin())
+        response.url = shown
+        if origin is not None:
+            response.origin = origin
         return response
 
     def _checked_caching(
@@ -252,8 +270,20 @@ class Engine:
 
     def _destination(
         self, url: str | URL, origins: Origins | None, unix: str | os.PathLike[str] | None
-    ) -> tuple[URL, _native.Endpoint, str]:
-        """The checked URL, what it is requested of, and the base path of `origins`."""
+    ) -> tuple[_native.Endpoint, str | None, str, str]:
+        """Of the checked URL: what it is requested of, the origin if there is one, the target, and its text."""
+        if type(url) is str and unix is None and origins is None:
+            # Behind the scheme of a URL with a host the first slash begins the path.
+            at = url.find("/", 8)
+            base = self._bases.get(url[:at])
+            if base is not None and _is_plain(target := url[at:]):
+                return base.endpoint, base.origin, target, base.text + target
+        return self._parsed(url, origins, unix)
+
+    def _parsed(
+        self, url: str | URL, origins: Origins | None, unix: str | os.PathLike[str] | None
+    ) -> tuple[_native.Endpoint, str | None, str, str]:
+        """As `_destination`."""
         if not isinstance(url, str | URL):
             raise _arguments.bad("url", url, "a text or a yarl.URL", "BAD_REQUEST")
         _arguments.path("unix", unix)
@@ -264,11 +294,25 @@ class Engine:
             if target.scheme not in {"http", "https"} or not target.raw_host:
                 hint = ": write 'http://...'" if "://" not in str(url) else ""
                 raise make_error("BAD_REQUEST", f"{str(url)!r} is no absolute http or https URL{hint}")
-            return target, self.endpoint(target.scheme, target.raw_host, target.port, unix), ""
+            endpoint = self.endpoint(target.scheme, target.raw_host, target.port, unix)
+            path, shown, origin = target.raw_path_qs or "/", str(target), str(target.origin())
+            if unix is None and isinstance(url, str):
+                self._note_base(url, path, _Base(endpoint, origin, shown.removesuffix(path)))
+            return endpoint, origin, path, shown
         if target.absolute or not target.raw_path.startswith("/") or unix is not None:
             rule = f"{str(url)!r} is no path, or there is a socket besides origins"
             raise make_error("BAD_REQUEST", rule)
-        return target, origins.endpoint(self, None), origins.base
+        return origins.endpoint(self, None), None, origins.base + (target.raw_path_qs or "/"), str(target)
+
+    def _note_base(self, url: str, path: str, base: _Base) -> None:
+        """Have other URLs that begin as `url` does not be parsed; `path` is what it requests."""
+        before = url.removesuffix(path)
+        is_base = before.isascii() and before.count("/") == 2 and not {"?", "#"} & set(before)  # noqa: PLR2004
+        if before == url or not is_base or not _is_plain(path):
+            return
+        if len(self._bases) >= 1024:  # noqa: PLR2004 (as of the endpoints)
+            self._bases.clear()
+        self._bases[before] = base
 
     def endpoint(
         self, scheme: str, host: str, port: int | None, unix: str | os.PathLike[str] | None = None
@@ -372,6 +416,11 @@ class Engine:
         await self.aclose()
 
 
+def _is_plain(path: str) -> bool:
+    """Whether a URL ends with `path`, and it is requested as it stands."""
+    return path.isascii() and path.isprintable() and path[:1] == "/" and "#" not in path and path[-1:] != "?"
+
+
 def _tell(notice: _native.OriginNotice) -> None:
     """Log what the engine has to say of an origin: it is called on the loop, no more often than `log_interval` says."""
     origin, address, left_out = notice.origin, notice.address, notice.left_out
@@ -422,6 +471,8 @@ def native_timeouts(timeouts: config.Timeouts, *, lets_events_pause: bool = Fals
 
 def _fields(headers: Headers) -> tuple[_native.Fields, int | None]:
     """The fields without Content-Length, and its value."""
+    if (usual := _native.usual_fields(headers)) is not None:
+        return usual
     fields: list[tuple[bytes, bytes]] = []
     length = None
     for name, value in _arguments.pairs("headers", headers, raw=True, code="BAD_REQUEST"):

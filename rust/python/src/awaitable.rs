@@ -14,6 +14,7 @@ use penstock_engine::relay::encode_interim;
 use penstock_engine::stream::{Delivery, Feed, Stream};
 use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::buffer::stop_iteration;
@@ -33,7 +34,9 @@ const RUN_BYTES: usize = 1024 * 1024;
 pub(crate) enum Want {
     /// The response head; produces `None`.
     Head(Arc<Stream>),
-    /// The same; the callable gets the bytes of each interim response before it.
+    /// The response head, by who asked for it; produces the response. A wait that fails or is cancelled closes it.
+    Entry(Arc<Stream>, Py<PyAny>),
+    /// The head; the callable gets the bytes of each interim response before it.
     RelayedHead(Arc<Stream>, Py<Forwarding>, Py<PyAny>),
     /// One frame.
     Frame(Arc<Stream>),
@@ -106,6 +109,14 @@ impl Awaitable {
                 Poll::Pending => Ok(Poll::Pending),
                 Poll::Ready(head) => head.map(|_| Poll::Ready(())).into_python(py),
             },
+            Want::Entry(stream, response) => match stream.poll_head(context) {
+                Poll::Pending => Ok(Poll::Pending),
+                Poll::Ready(head) => {
+                    head.into_python(py)?;
+                    stop_iteration(response.bind(py));
+                    Ok(Poll::Ready(()))
+                }
+            },
             Want::RelayedHead(stream, forwarding, write) => {
                 let head = stream.poll_head(context);
                 // After the poll of the head: then the interim responses that came with it are there.
@@ -154,6 +165,41 @@ impl Awaitable {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let next = self.advance(py);
+        if next.is_err() {
+            self.give_up();
+        }
+        next
+    }
+
+    /// Raises the error at the place of the wait. A wait for the head of a response is over then, and so is the response.
+    #[pyo3(signature = (kind, value=None, traceback=None))]
+    fn throw(
+        &self,
+        kind: Bound<'_, PyAny>,
+        value: Option<Bound<'_, PyAny>>,
+        traceback: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        self.give_up();
+        drop(traceback);
+        Err(PyErr::from_value(value.unwrap_or(kind)))
+    }
+
+    /// The task that waits is gone.
+    fn close(&self) {
+        self.give_up();
+    }
+}
+
+impl Awaitable {
+    /// The wait for an entry has failed.
+    fn give_up(&self) {
+        if let Want::Entry(stream, _) = &self.want {
+            stream.close();
+        }
+    }
+
+    fn advance<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         if self.slot.is_waiting(py)? {
             return Err(exception(py, &Code::Busy.error("another task is already awaiting this stream")));
         }
@@ -168,5 +214,33 @@ impl Awaitable {
                 self.slot.wait(py).map(Some)
             }
         }
+    }
+}
+
+/// What `await` drives where there is nothing to wait for.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Done;
+
+impl Done {
+    /// The one object that all share.
+    pub(crate) fn get(py: Python<'_>) -> PyResult<Py<Self>> {
+        static ONE: PyOnceLock<Py<Done>> = PyOnceLock::new();
+        Ok(ONE.get_or_try_init(py, || Py::new(py, Self))?.clone_ref(py))
+    }
+}
+
+#[pymethods]
+impl Done {
+    fn __await__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[expect(clippy::unused_self, reason = "a method of the iterator protocol")]
+    fn __next__(&self) -> Option<Py<PyAny>> {
+        None
     }
 }

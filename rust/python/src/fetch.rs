@@ -117,6 +117,37 @@ pub(crate) fn fetch(
     start(py, engine, request, body)
 }
 
+/// Sends an application's own request, without a body and past the cache: without an [`OriginRequest`], whose fields would
+/// each be looked up.
+#[pyfunction]
+#[pyo3(signature = (engine, endpoint, method, target, headers, timeouts, framing))]
+pub(crate) fn ask<'py>(
+    engine: &Bound<'py, Engine>,
+    endpoint: Bound<'py, Endpoint>,
+    method: String,
+    target: String,
+    headers: Bound<'py, Fields>,
+    timeouts: Bound<'py, Timeouts>,
+    framing: Option<Bound<'py, Framing>>,
+) -> PyResult<Source> {
+    let request = OriginRequest {
+        endpoint,
+        method,
+        target,
+        headers,
+        timeouts,
+        framing,
+        caching: None,
+        overrides: None,
+        near: None,
+        plan: None,
+        expected: None,
+        is_clients: false,
+        is_tunnel: false,
+    };
+    start(engine.py(), engine.get(), request, RequestBody::None)
+}
+
 /// Sends a request whose body is written to the [`Upload`]; of `length` bytes, if that is known.
 #[pyfunction]
 #[pyo3(signature = (engine, request, length))]

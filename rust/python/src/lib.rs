@@ -48,7 +48,7 @@ mod _native {
     #[pymodule_export]
     use super::admission::Admission;
     #[pymodule_export]
-    use super::awaitable::Awaitable;
+    use super::awaitable::{Awaitable, Done};
     #[pymodule_export]
     use super::cache::{Cache, Caching};
     #[pymodule_export]
@@ -62,7 +62,7 @@ mod _native {
     #[pymodule_export]
     use super::events::{Drain, EventPolicy};
     #[pymodule_export]
-    use super::fetch::{fetch, fetch_upload, read_on, relay_seen, watch};
+    use super::fetch::{ask, fetch, fetch_upload, read_on, relay_seen, watch};
     #[pymodule_export]
     use super::frame::Frame;
     #[pymodule_export]
@@ -82,14 +82,15 @@ mod _native {
     #[pymodule_export]
     use super::relay_spec::Relay;
     #[pymodule_export]
-    use super::request::{Endpoint, Fields, Timeouts};
+    use super::request::{Endpoint, Fields, Timeouts, usual_fields};
     #[pymodule_export]
     use super::status::Status;
     #[pymodule_export]
     use super::stream::{FrameStream, Source};
     #[pymodule_export]
     use super::stream::{
-        is_done, next_batch, relay_head, response_fields, status_line, take_ready, timings_of,
+        entry, entry_line, field_texts, is_done, next_batch, relay_head, response_fields, status_line,
+        take_ready, timings_of,
     };
     #[pymodule_export]
     use super::tokens::hide;

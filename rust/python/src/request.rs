@@ -7,7 +7,7 @@ use penstock_engine::Code;
 use penstock_engine::origin::{self, Scheme};
 use penstock_engine::wire;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyList, PyMapping, PyString, PyTuple};
 
 use crate::errors::{IntoPython, exception};
 use crate::settings::Settings;
@@ -62,6 +62,49 @@ impl Fields {
     fn new(pairs: Vec<(Bound<'_, PyBytes>, Bound<'_, PyBytes>)>) -> Self {
         Self(Arc::new(pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect()))
     }
+}
+
+/// The fields of a mapping or of pairs, without Content-Length, and its value. `None`: something of them is not as usual,
+/// and Python reads them itself, or says what is wrong.
+#[pyfunction]
+pub(crate) fn usual_fields(headers: &Bound<'_, PyAny>) -> PyResult<Option<(Fields, Option<u64>)>> {
+    let pairs = match headers.cast::<PyMapping>() {
+        Ok(mapping) => mapping.items()?.into_any(),
+        Err(_) if headers.is_instance_of::<PyList>() || headers.is_instance_of::<PyTuple>() => {
+            headers.clone()
+        }
+        Err(_) => return Ok(None),
+    };
+    let mut fields = wire::Fields::with_capacity(pairs.len()?, 0);
+    let mut length = None;
+    for pair in pairs.try_iter()? {
+        let pair = pair?;
+        let Ok(pair) = pair.cast_exact::<PyTuple>() else { return Ok(None) };
+        let Ok([name, value]) = <[_; 2]>::try_from(pair.iter().collect::<Vec<_>>()) else { return Ok(None) };
+        let (Some(name), Some(value)) = (usual_bytes(&name), usual_bytes(&value)) else { return Ok(None) };
+        if !name.is_ascii() {
+            return Ok(None);
+        }
+        if !name.eq_ignore_ascii_case(b"content-length") {
+            fields.push(name, value);
+            continue;
+        }
+        let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+        let number = std::str::from_utf8(value).ok().filter(|_| is_number).and_then(|text| text.parse().ok());
+        if number.is_none() {
+            return Ok(None);
+        }
+        length = number;
+    }
+    Ok(Some((Fields(Arc::new(fields)), length)))
+}
+
+/// The bytes of a text or of bytes. `None`: it is neither, or has lone surrogates.
+fn usual_bytes<'a>(value: &'a Bound<'_, PyAny>) -> Option<&'a [u8]> {
+    if let Ok(text) = value.cast::<PyString>() {
+        return text.to_str().ok().map(str::as_bytes);
+    }
+    value.cast::<PyBytes>().ok().map(PyBytesMethods::as_bytes)
 }
 
 /// Limits on time.

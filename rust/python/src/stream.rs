@@ -1,5 +1,7 @@
 //! `FrameStream`: the consumer's side of a body, as an asynchronous iterator.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -9,10 +11,12 @@ use penstock_engine::events::Policy;
 use penstock_engine::pool::CopyReason;
 use penstock_engine::stream::{ResponseHead, Stream, Timings};
 use penstock_engine::wire::Head;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyList, PyString};
 
-use crate::awaitable::{Awaitable, Want};
+use crate::awaitable::{Awaitable, Done, Want};
 use crate::buffer::warn_unclosed;
 use crate::errors::{IntoPython, exception};
 use crate::frame::Frame;
@@ -63,6 +67,8 @@ pub(crate) struct FrameStream {
     slot: Arc<Slot>,
     next: OnceLock<Py<Awaitable>>,
     head: OnceLock<Py<Awaitable>>,
+    /// A task awaits its head, or has.
+    is_awaited: AtomicBool,
 }
 
 impl FrameStream {
@@ -122,7 +128,13 @@ impl FrameStream {
         };
         let stream = Arc::new(stream);
         let slot = Arc::new(Slot::new(port));
-        Ok(Self { stream, slot, next: OnceLock::new(), head: OnceLock::new() })
+        Ok(Self {
+            stream,
+            slot,
+            next: OnceLock::new(),
+            head: OnceLock::new(),
+            is_awaited: AtomicBool::new(false),
+        })
     }
 
     fn __aiter__(slf: Py<Self>) -> Py<Self> {
@@ -133,8 +145,18 @@ impl FrameStream {
         self.awaitable(py, &self.next, Want::Frame)
     }
 
-    fn _head(&self, py: Python<'_>) -> PyResult<Py<Awaitable>> {
-        self.awaitable(py, &self.head, Want::Head)
+    /// Closes the stream, as `_close` does.
+    #[pyo3(signature = (kind, error, traceback, /))]
+    fn __aexit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        error: &Bound<'_, PyAny>,
+        traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<Done>> {
+        let _ = (kind, error, traceback);
+        self.stream.close();
+        Done::get(py)
     }
 
     fn _set_framing(&self, py: Python<'_>, framing: &Bound<'_, Framing>) -> PyResult<()> {
@@ -207,6 +229,59 @@ pub(crate) fn relay_head(
 pub(crate) fn status_line(stream: &Bound<'_, FrameStream>) -> Option<(u16, String, u8)> {
     let reason = |head: &Head| head.reason().iter().map(|byte| char::from(*byte)).collect();
     stream.get().head().map(|ResponseHead { head, .. }| (head.status, reason(head), head.minor_version))
+}
+
+/// As `status_line`, but `None` also before `entry`: whether the head has come by then is chance.
+#[pyfunction]
+pub(crate) fn entry_line(response: &Bound<'_, FrameStream>) -> Option<(u16, String, u8)> {
+    // Relaxed, as in `entry`: on the loop's thread alone.
+    if response.get().is_awaited.load(Ordering::Relaxed) { status_line(response) } else { None }
+}
+
+/// Waits for the head of `response`, and gives the response. If the wait fails or is cancelled, the response is closed.
+#[pyfunction]
+pub(crate) fn entry(response: Bound<'_, FrameStream>) -> Awaitable {
+    let this = response.get();
+    this.is_awaited.store(true, Ordering::Relaxed);
+    let (stream, slot) = (Arc::clone(&this.stream), Arc::clone(&this.slot));
+    Awaitable::new(Want::Entry(stream, response.into_any().unbind()), slot)
+}
+
+/// Names and values as received, as text; bytes that are not UTF-8 become lone surrogates.
+#[pyfunction]
+pub(crate) fn field_texts<'py>(stream: &Bound<'py, FrameStream>) -> PyResult<Bound<'py, PyList>> {
+    let py = stream.py();
+    let fields = PyList::empty(py);
+    for (name, value) in stream.get().head().into_iter().flat_map(|head| head.head.headers()) {
+        fields.append((name_text(py, name)?, value_text(py, value)?))?;
+    }
+    Ok(fields)
+}
+
+/// Names whose texts are kept; the longest of them. Arbitrary: those of an application's origins are some dozens.
+const NAMES: usize = 256;
+const LONGEST: usize = 64;
+
+/// The name of a field as `multidict.istr`, which mappings of fields need not convert to small letters again and again.
+fn name_text<'py>(py: Python<'py>, name: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    static KNOWN: Mutex<BTreeMap<Vec<u8>, Py<PyAny>>> = Mutex::new(BTreeMap::new());
+    static ISTR: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    if let Some(known) = lock(&KNOWN).get(name) {
+        return Ok(known.bind(py).clone());
+    }
+    let text = ISTR.import(py, "multidict", "istr")?.call1((String::from_utf8_lossy(name),))?;
+    let mut known = lock(&KNOWN);
+    if name.len() <= LONGEST && known.len() < NAMES {
+        known.insert(name.to_vec(), text.clone().unbind());
+    }
+    Ok(text)
+}
+
+fn value_text<'py>(py: Python<'py>, value: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    match std::str::from_utf8(value) {
+        Ok(text) => Ok(PyString::new(py, text).into_any()),
+        Err(_) => PyBytes::new(py, value).call_method1(intern!(py, "decode"), ("utf-8", "surrogateescape")),
+    }
 }
 
 /// The fields that a gateway passes on, as text; empty before the head.
