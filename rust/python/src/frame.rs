@@ -2,12 +2,11 @@
 #![expect(clippy::doc_markdown, reason = "Python's docstrings name its classes without backticks")]
 
 use std::ffi::c_int;
-use std::ops::Range;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use penstock_engine::framing::event::{self, Event};
 use penstock_engine::pool::{CopyReason, Slice};
-use penstock_engine::stream::Delivery;
+use penstock_engine::stream::{Delivery, Loan};
 use pyo3::exceptions::{PyBufferError, PyIndexError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -19,19 +18,15 @@ use crate::lock;
 /// The owner of the bytes: the delivery, or the frame that this one is a part of.
 enum Owner {
     Delivery(Delivery),
+    /// The engine has sent it, or is about to: it counts as an export until the kernel has the bytes.
+    Lent(Arc<Delivery>),
     Part(Part),
 }
 
 /// A range of a frame, which counts as an export of that frame.
-pub(crate) struct Part {
+struct Part {
     slice: Slice,
     parent: Py<Frame>,
-}
-
-impl Part {
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.slice
-    }
 }
 
 impl Drop for Part {
@@ -41,9 +36,18 @@ impl Drop for Part {
 }
 
 impl Owner {
+    fn delivery(&self) -> Option<&Delivery> {
+        match self {
+            Self::Delivery(delivery) => Some(delivery),
+            Self::Lent(delivery) => Some(delivery),
+            Self::Part(_) => None,
+        }
+    }
+
     fn slice(&self) -> &Slice {
         match self {
             Self::Delivery(delivery) => delivery.slice(),
+            Self::Lent(delivery) => delivery.slice(),
             Self::Part(part) => &part.slice,
         }
     }
@@ -51,7 +55,23 @@ impl Owner {
     fn line(&self) -> usize {
         match self {
             Self::Delivery(delivery) => delivery.line(),
+            Self::Lent(delivery) => delivery.line(),
             Self::Part(part) => part.parent.get().line(),
+        }
+    }
+
+    /// The same, and a loan of the delivery.
+    fn lend(self) -> (Self, Option<Loan>) {
+        match self {
+            Self::Delivery(delivery) => Self::Lent(Arc::new(delivery)).lend(),
+            Self::Lent(delivery) => {
+                let loan = delivery.lend();
+                (Self::Lent(delivery), Some(loan))
+            }
+            Self::Part(part) => {
+                let loan = part.parent.get().lend();
+                (Self::Part(part), loan)
+            }
         }
     }
 }
@@ -60,6 +80,16 @@ struct State {
     owner: Option<Owner>,
     /// Buffer exports and parts that are alive.
     exports: usize,
+}
+
+impl State {
+    /// With what the engine has not sent yet.
+    fn exports(&self) -> usize {
+        match &self.owner {
+            Some(Owner::Lent(delivery)) => self.exports + Arc::strong_count(delivery) - 1,
+            _ => self.exports,
+        }
+    }
 }
 
 // The docs of the class and its members are what `help(penstock.Frame)` prints; `_native.pyi` has the same for editors,
@@ -91,27 +121,30 @@ impl Frame {
         state.owner.as_ref().map(|owner| use_slice(owner.slice())).ok_or_else(released)
     }
 
-    /// The range of the frame's bytes that `find` returns.
-    fn take_part(
-        slf: &Bound<'_, Self>,
-        find: impl FnOnce(&[u8]) -> Option<Range<usize>>,
-    ) -> PyResult<Option<Part>> {
-        let mut state = lock(&slf.get().state);
-        let slice = state.owner.as_ref().ok_or_else(released)?.slice();
-        let Some(range) = find(slice) else { return Ok(None) };
-        let slice = slice.slice(range);
-        state.exports += 1;
-        Ok(Some(Part { slice, parent: slf.clone().unbind() }))
-    }
-
     fn part<'py>(slf: &Bound<'py, Self>, start: usize, end: usize) -> PyResult<Bound<'py, Self>> {
-        let part = Self::take_part(slf, |_| Some(start..end))?.ok_or_else(released)?;
+        let slice = {
+            let mut state = lock(&slf.get().state);
+            let slice = state.owner.as_ref().ok_or_else(released)?.slice().slice(start..end);
+            state.exports += 1;
+            slice
+        };
+        let part = Part { slice, parent: slf.clone().unbind() };
         Bound::new(slf.py(), Self::of(Owner::Part(part)))
     }
 
-    /// The `length` bytes at `address`, if all of them are the frame's.
-    pub(crate) fn part_at(slf: &Bound<'_, Self>, address: usize, length: usize) -> PyResult<Option<Part>> {
-        Self::take_part(slf, |bytes| buffer::range_within(bytes, address, length))
+    /// The `length` bytes at `address`, if all of them are the frame's, for the engine to send: it can drop them on
+    /// any thread, without waking the loop.
+    pub(crate) fn lend_at(&self, address: usize, length: usize) -> PyResult<Option<(Slice, Loan)>> {
+        let find = |slice: &Slice| Some(slice.slice(buffer::range_within(slice, address, length)?));
+        let Some(slice) = self.with(find)? else { return Ok(None) };
+        Ok(self.lend().map(|loan| (slice, loan)))
+    }
+
+    fn lend(&self) -> Option<Loan> {
+        let mut state = lock(&self.state);
+        let (owner, loan) = state.owner.take()?.lend();
+        state.owner = Some(owner);
+        loan
     }
 
     /// The line of requests that wait for the connection of its stream; 0 without one.
@@ -181,7 +214,7 @@ impl Frame {
         let mut state = lock(&slf.get().state);
         let owner =
             state.owner.as_ref().ok_or_else(|| PyBufferError::new_err("the frame has been released"))?;
-        if let Owner::Delivery(delivery) = owner {
+        if let Some(delivery) = owner.delivery() {
             if delivery.pool().dead() {
                 return Err(PyBufferError::new_err(
                     "the frame's memory belongs to the parent of this forked process",
@@ -209,7 +242,7 @@ impl Frame {
         let state = lock(&self.state);
         match &state.owner {
             Some(owner) => {
-                format!("<penstock.Frame of {} bytes, {} exports>", owner.slice().len(), state.exports)
+                format!("<penstock.Frame of {} bytes, {} exports>", owner.slice().len(), state.exports())
             }
             None => "<penstock.Frame, released>".to_owned(),
         }
@@ -218,7 +251,7 @@ impl Frame {
     /// Views and parts that are alive.
     #[getter]
     fn exports(&self) -> usize {
-        lock(&self.state).exports
+        lock(&self.state).exports()
     }
 
     /// Whether `release` was called.
@@ -234,10 +267,10 @@ impl Frame {
     fn release(&self) -> PyResult<()> {
         let owner = {
             let mut state = lock(&self.state);
-            if state.exports > 0 {
+            let exports = state.exports();
+            if exports > 0 {
                 return Err(PyBufferError::new_err(format!(
-                    "{} views of the frame are alive; release them first",
-                    state.exports
+                    "{exports} views of the frame are alive; release them first"
                 )));
             }
             state.owner.take()
@@ -278,7 +311,7 @@ impl Frame {
             return Self::view(slf, range.start, range.end);
         }
         let joined = frame.with(|slice| data.joined(slice).into_owned())?;
-        if let Some(Owner::Delivery(delivery)) = &lock(&frame.state).owner {
+        if let Some(delivery) = lock(&frame.state).owner.as_ref().and_then(Owner::delivery) {
             delivery.pool().count_copy(CopyReason::EventData, joined.len());
         }
         PyMemoryView::from(PyBytes::new(slf.py(), &joined).as_any())

@@ -36,8 +36,14 @@ const HIGH: usize = 64 * 1024;
 /// The default limits of a transport: high and low.
 const LIMITS: (usize, usize) = (HIGH, HIGH / 4);
 
-/// A write of this size is flushed at once; smaller ones wait for the end of the loop's turn. Arbitrary.
-const WORTH_FLUSHING: usize = 16 * 1024;
+/// Writes of one turn of the loop are flushed at once from this size on; less waits for the end of the turn, or of the
+/// response. A head, the frames of a short body and its end are then one wake-up of the engine, and one write. Arbitrary
+/// above 64 KiB, the size of a common read.
+const WORTH_FLUSHING: usize = 128 * 1024;
+
+/// How many times the limit one turn of the loop may write before the protocol is paused, if nothing is left of earlier
+/// turns: the engine has not had that yet. Otherwise a body of 64 KiB would wait for a wake-up of the loop.
+const TURN_OF_LIMIT: usize = 4;
 
 /// Bytes of a request body in one call of `data_received`.
 const PIECE: usize = 256 * 1024;
@@ -95,6 +101,8 @@ struct State {
     paused: bool,
     high: usize,
     low: usize,
+    /// Bytes that were written in this turn of the loop.
+    fresh: usize,
     closing: bool,
     /// The protocol waits for a part of a body that does not pass here: it gets no other request.
     spent: bool,
@@ -153,6 +161,7 @@ impl Transport {
             paused: false,
             high: LIMITS.0,
             low: LIMITS.1,
+            fresh: 0,
             closing: false,
             spent: false,
             dirty: false,
@@ -492,7 +501,6 @@ impl Core {
 
     /// `line`: see [`Far::write_of`].
     fn write(&self, py: Python<'_>, contents: impl IntoIterator<Item = Content>, mut line: usize) {
-        let mut flushes = false;
         let pausing = {
             let mut state = lock(&self.state);
             let state = &mut *state;
@@ -500,25 +508,21 @@ impl Core {
             // After a close, or without a client, data is dropped, as by asyncio's transports.
             let Some(exchange) = state.exchange.as_ref().filter(|_| !state.closing) else { return };
             let mut unsent = 0;
-            let mut size = 0;
             for content in contents {
-                size += content.bytes().len();
+                state.fresh += content.bytes().len();
                 unsent = exchange.far.write_of(content, std::mem::take(&mut line));
             }
-            if size >= WORTH_FLUSHING {
+            if state.fresh >= WORTH_FLUSHING {
                 exchange.far.flush();
-            } else {
-                flushes = true;
             }
-            let pausing = unsent > high && !state.paused && exchange.far.await_below(low);
+            let most = if unsent > state.fresh { high } else { high.saturating_mul(TURN_OF_LIMIT) };
+            let pausing = unsent > most && !state.paused && exchange.far.await_below(low);
             if pausing {
                 state.paused = true;
             }
             pausing
         };
-        if flushes {
-            self.flush_soon(py);
-        }
+        self.flush_soon(py);
         if pausing {
             self.call(py, intern!(py, "pause_writing"));
         }
@@ -538,6 +542,7 @@ impl Core {
     pub(crate) fn flush(&self) {
         let mut state = lock(&self.state);
         state.dirty = false;
+        state.fresh = 0;
         if let Some(exchange) = &state.exchange {
             exchange.far.flush();
         }

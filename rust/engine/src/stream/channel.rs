@@ -18,7 +18,7 @@ use crate::pool::{Pool, Purpose, Slice};
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::Head;
 
-pub use delivery::Delivery;
+pub use delivery::{Delivery, Loan};
 pub use feed::{Feed, Wanted};
 
 /// Makes the two sides of a stream whose body is cut by `framing`.
@@ -35,6 +35,7 @@ pub fn channel(pool: &Pool, config: FlowConfig, framing: &Framing, meter: &Plain
         queue: Mutex::new(Queue {
             framing: framing.clone(),
             frames: VecDeque::new(),
+            loans: 0,
             window: Window::new(config),
             backlog: false,
             exhausted: None,
@@ -76,6 +77,8 @@ pub(super) struct Queue {
     /// How the cutter cuts.
     framing: Framing,
     pub(super) frames: VecDeque<Slice>,
+    /// Deliveries that the engine sends: it drops them without the consumer.
+    loans: usize,
     pub(super) window: Window,
     /// The cutter may hold whole frames that the window had no room for, or the end has not been told.
     pub(super) backlog: bool,
@@ -211,15 +214,6 @@ impl Channel {
     fn discard(&self) {
         let pending = std::mem::replace(&mut *lock(&self.cutter), Cutter::new(&Framing::Raw));
         drop(pending);
-    }
-
-    fn give_back(&self, charge: usize) {
-        let producer = {
-            let mut queue = lock(&self.queue);
-            queue.window.hand_back(charge);
-            self.producer_to_wake(&mut queue)
-        };
-        wake(producer);
     }
 
     /// The consumer has seen the end, or has left.
@@ -401,6 +395,10 @@ impl Stream {
         if queue.producer.is_some() {
             queue.window.ran_dry();
             if !self.channel.has_room(queue) {
+                if queue.loans > 0 {
+                    register(&mut queue.consumer, context);
+                    return (Poll::Pending, None);
+                }
                 let (used, limit) = self.channel.usage(queue);
                 let held = Code::WindowHeld.error(format!(
                     "the consumer holds {used} bytes of a window of {limit} and awaits more; release frames first"
@@ -537,7 +535,7 @@ impl Stream {
     fn take_from(&self, queue: &mut Queue, first: bool) -> Option<Delivery> {
         let slice = queue.frames.pop_front()?;
         queue.window.hand_over(first);
-        Some(Delivery { slice, channel: Arc::clone(&self.channel) })
+        Some(Delivery::new(slice, Arc::clone(&self.channel)))
     }
 
     /// Whether the body is cut into frames, each of which is whole.

@@ -133,6 +133,69 @@ fn a_consumer_that_holds_the_window_is_told_or_served() {
     });
 }
 
+/// Two frames that fill the window, and a loan of each.
+fn lent(pool: &Pool, feed: &Feed, stream: &Stream) -> ([Plain<Delivery>; 2], [Loan; 2]) {
+    let held = [b"a", b"b"].map(|bytes| {
+        feed.push_raw(slice(pool, bytes)).unwrap();
+        Plain::new(next(stream).unwrap().unwrap())
+    });
+    let loans = held.each_ref().map(Delivery::lend);
+    (held, loans)
+}
+
+#[test]
+fn a_consumer_waits_for_what_the_engine_sends() {
+    model(2, || {
+        let pool = pool(1);
+        let (feed, stream) = pair(&pool, NARROW, &Framing::Raw);
+        let (held, loans) = lent(&pool, &feed, &stream);
+        drop(held);
+        let last = slice(&pool, b"c");
+        let engine = thread::spawn(move || drop(loans));
+        let producer = thread::spawn(move || {
+            block_on(feed.room()).unwrap();
+            feed.push_raw(last).unwrap();
+            feed.finish(Ending::default());
+        });
+        assert_eq!(drain(&stream), (vec![b"c".to_vec()], None));
+        engine.join().unwrap();
+        producer.join().unwrap();
+        assert_eq!(pool.stats().live_bytes, 0);
+    });
+}
+
+#[test]
+fn a_consumer_that_holds_what_the_engine_has_sent_is_told() {
+    model(2, || {
+        let pool = pool(1);
+        let (feed, stream) = pair(&pool, NARROW, &Framing::Raw);
+        let (held, loans) = lent(&pool, &feed, &stream);
+        let engine = thread::spawn(move || drop(loans));
+        let producer = thread::spawn(move || block_on(feed.room()).is_ok());
+        match next(&stream) {
+            Some(Err(error)) => assert_eq!(error.code(), Code::WindowHeld),
+            other => panic!("expected to be told, got {other:?}"),
+        }
+        engine.join().unwrap();
+        drop(held);
+        assert!(producer.join().unwrap());
+    });
+}
+
+#[test]
+fn a_frame_that_consumer_and_engine_let_go_together_makes_room() {
+    model(3, || {
+        let pool = pool(1);
+        let (feed, stream) = pair(&pool, NARROW, &Framing::Raw);
+        let (held, loans) = lent(&pool, &feed, &stream);
+        let engine = thread::spawn(move || drop(loans));
+        drop(held);
+        block_on(feed.room()).unwrap();
+        engine.join().unwrap();
+        assert_eq!(stream.held().0, 0);
+    });
+}
+
 #[test]
 fn frames_left_uncut_for_want_of_room_are_not_lost() {
     model(3, || {

@@ -15,7 +15,7 @@ mod window;
 
 #[cfg(not(loom))]
 pub(crate) use allowance::Allowance;
-pub use channel::{Delivery, Feed, Stream, Wanted, channel};
+pub use channel::{Delivery, Feed, Loan, Stream, Wanted, channel};
 #[cfg(not(loom))]
 pub use reading::ReadSizes;
 pub use window::FlowConfig;

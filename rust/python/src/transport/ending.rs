@@ -37,6 +37,7 @@ impl Core {
             }
             state.reading = true;
             (state.high, state.low) = LIMITS;
+            state.fresh = 0;
             state.turn += 1;
             (state.exchange.take(), std::mem::take(&mut state.paused), state.ends)
         };

@@ -7,6 +7,8 @@
 use std::ops::Range;
 
 use penstock_engine::app::Content;
+use penstock_engine::pool::Slice;
+use penstock_engine::stream::Loan;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::intern;
@@ -15,7 +17,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 
 use crate::buffer::{append_bytes, range_within};
-use crate::frame::{Frame, Part};
+use crate::frame::Frame;
 use crate::port::Returns;
 
 /// Bytes from which on memory is lent, not copied: to lend costs about as much as to copy that many. Arbitrary
@@ -25,11 +27,12 @@ const WORTH_LENDING: usize = 16 * 1024;
 /// Immutable memory, and its owner.
 enum Memory {
     Bytes(PyBackedBytes, Range<usize>),
-    Frame(Part),
+    /// In this order: the credit of a frame comes back after its memory.
+    Frame(Slice, #[expect(dead_code, reason = "held for its drop")] Loan),
 }
 
-/// Memory of Python that the engine reads. The owner is released on the loop's thread, on whichever thread this is
-/// dropped.
+/// Memory of Python that the engine reads. An owner that is a Python object is released on the loop's thread, on whichever
+/// thread this is dropped.
 struct Lent {
     memory: Option<Memory>,
     returns: Returns,
@@ -39,7 +42,7 @@ impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
         match &self.memory {
             Some(Memory::Bytes(bytes, range)) => &bytes[range.clone()],
-            Some(Memory::Frame(part)) => part.bytes(),
+            Some(Memory::Frame(slice, _)) => slice,
             None => &[],
         }
     }
@@ -47,7 +50,7 @@ impl AsRef<[u8]> for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        if let Some(memory) = self.memory.take() {
+        if let Some(memory @ Memory::Bytes(..)) = self.memory.take() {
             self.returns.give_back(memory);
         }
     }
@@ -122,7 +125,10 @@ fn lend(owner: &Bound<'_, PyAny>, buffer: &PyUntypedBuffer) -> PyResult<Option<M
         return Ok(range.map(|range| Memory::Bytes(bytes.clone().into(), range)));
     }
     match owner.cast::<Frame>() {
-        Ok(frame) => Ok(Frame::part_at(frame, address, length)?.map(Memory::Frame)),
+        Ok(frame) => {
+            let lent = frame.get().lend_at(address, length)?;
+            Ok(lent.map(|(slice, loan)| Memory::Frame(slice, loan)))
+        }
         Err(_) => Ok(None),
     }
 }
