@@ -7,6 +7,7 @@
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ pub(crate) struct Connection {
     pub(crate) idle_since: Option<u64>,
     /// The timer of its last reader.
     pub(crate) limit: Watch,
+    /// See [`Connection::note_head`].
+    head: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -73,6 +76,23 @@ impl Connection {
             requests: 0,
             idle_since: None,
             limit: Watch::default(),
+            head: AtomicUsize::new(0),
+        }
+    }
+
+    /// The last head on it had this many bytes, and the body after it did not fit into a slab of heads; 0 if it did.
+    pub(crate) fn note_head(&self, length: usize) {
+        // Relaxed, here and below: of the one task that reads.
+        self.head.store(length, Ordering::Relaxed);
+    }
+
+    /// How many bytes the first read of a head should bring, where frames matter. One origin's heads mostly have one length. If
+    /// the read ends with the head, the body begins at the front of a slab of its own, and is one frame where it fits: else the
+    /// beginning that came with the head is another, which costs a handler more than a read. A wrong guess costs a read.
+    pub(crate) fn next_head(&self) -> usize {
+        match self.head.load(Ordering::Relaxed) {
+            0 => usize::MAX,
+            length => length,
         }
     }
 

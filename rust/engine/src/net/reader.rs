@@ -202,15 +202,16 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads once behind `held`, the beginning of a head, and makes it one with what was read.
+    /// Reads once behind `held`, the beginning of a head, and makes it one with what was read: at most `most` bytes.
     pub(crate) async fn read_on(
         &mut self,
         connection: &Connection,
         held: &mut Option<Slice>,
+        most: usize,
     ) -> Result<Read> {
         self.make_room(held).await?;
         let purpose = self.purpose();
-        let read = poll_fn(|context| self.poll_read(context, connection, 0, usize::MAX, purpose)).await?;
+        let read = poll_fn(|context| self.poll_read(context, connection, 0, most, purpose)).await?;
         if let Read::Bytes { slice, .. } = &read {
             match held {
                 Some(held) => held.join(slice.clone()).expect("a read continues the slab of the one before"),

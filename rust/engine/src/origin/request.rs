@@ -36,6 +36,13 @@ pub struct Request {
     pub reports: bool,
 }
 
+impl Request {
+    /// Whether a caller gets the response, as it gets the error: how the body is cut into frames matters to it.
+    pub(super) fn has_caller(&self) -> bool {
+        !self.reports
+    }
+}
+
 /// The body of a request.
 #[derive(Debug)]
 pub enum RequestBody {

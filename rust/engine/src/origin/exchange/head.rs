@@ -21,11 +21,13 @@ pub(super) struct HeadReader<'a> {
     first_byte: Option<Duration>,
     /// A head was read, interim or final.
     parsed: bool,
+    /// Bytes up to the end of the final head, if no interim one came before it; else 0.
+    length: usize,
 }
 
 impl<'a> HeadReader<'a> {
     pub(super) fn new(terms: &'a Terms<'a>, started: Instant) -> Self {
-        Self { terms, started, first_byte: None, parsed: false }
+        Self { terms, started, first_byte: None, parsed: false, length: 0 }
     }
 
     /// Whether a byte of any response has come.
@@ -36,6 +38,11 @@ impl<'a> HeadReader<'a> {
     /// Whether a head of any response has come.
     pub(super) fn has_parsed(&self) -> bool {
         self.parsed
+    }
+
+    /// The length of the head, for the next one; 0 if it says nothing of that.
+    pub(super) fn length(&self) -> usize {
+        self.length
     }
 
     /// The head, the bytes after it in the same read, and the time to the first byte. 101 is returned unchanged.
@@ -56,6 +63,7 @@ impl<'a> HeadReader<'a> {
                 let head = scanner.parse(&rest.split_to(end))?;
                 self.parsed = true;
                 if !is_interim(&head) {
+                    self.length = if interim == 0 { end } else { 0 };
                     return Ok((head, rest, self.first_byte.unwrap_or_default()));
                 }
                 interim += 1;
@@ -78,7 +86,9 @@ impl<'a> HeadReader<'a> {
                     .readable(connection, timeouts.first_byte, Code::FirstByteTimeout, || progress.is_sent())
                     .await?;
             }
-            match reader.read_on(connection, &mut buffer).await? {
+            let is_first = buffer.is_none() && self.terms.has_caller;
+            let most = if is_first { connection.next_head() } else { usize::MAX };
+            match reader.read_on(connection, &mut buffer, most).await? {
                 Read::Bytes { .. } => {
                     self.first_byte.get_or_insert_with(|| clock::since(self.started));
                 }
