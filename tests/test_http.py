@@ -83,6 +83,35 @@ def fixed(content: bytes, keep: bool = True):
     return answer
 
 
+async def test_a_body_begins_at_a_frame_however_long_the_head_before_it_was(origins) -> None:
+    """The first read of a head brings as many bytes as the last head had: a guess, which may be wrong either way."""
+    content = os.urandom(16 * 1024)
+    pads = iter([10, 10, 13, 7, 5000, 5000, 10])
+
+    async def answer(origin, reader, writer) -> bool:
+        pad = b"x" * next(pads)
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nX-Pad: %b\r\nContent-Length: %d\r\n\r\n%b" % (pad, len(content), content)
+        )
+        return True
+
+    origin = await origins(answer)
+    sizes = []
+    async with penstock.Engine(memory="4MiB", threads=1) as engine:
+        for _ in range(7):
+            async with engine.get(origin.url) as response:
+                frames = [frame async for frame in response]
+                assert b"".join(frames) == content
+                sizes.append([len(frame) for frame in frames])
+                del frames
+    assert origin.connections == 1
+    first, again, longer, shorter, *_ = sizes
+    assert len(first) > 1, "the beginning came with the head"
+    assert again == [len(content)]
+    assert len(longer) > 1, "the rest of the head brought a beginning"
+    assert shorter[0] == 6, "what was taken for head"
+
+
 @pytest.mark.parametrize(
     "rest",
     [
