@@ -26,7 +26,8 @@ class Pool:
     hysteresis_percent: int = 10
     """How far below a threshold the use must fall before the state relaxes, so that it does not flap."""
     prefault: Size = "4MiB"
-    """Bytes kept present ahead of need by a background thread: faulting a fresh 64 KiB in takes 43 us."""
+    """Bytes kept present ahead of need by a background thread, at most: faulting a fresh 64 KiB in takes 43 us. It
+    keeps as much as is in use, and 1 MiB at least, so that an idle engine takes one huge page."""
     huge_pages: bool = True
     """Ask for transparent huge pages: a hit of 512 KiB in a large cache costs a fifth less with them. Resident
     memory then grows in steps of 2 MiB."""

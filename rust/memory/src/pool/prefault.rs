@@ -5,6 +5,10 @@ use std::sync::{Arc as Plain, Condvar, Mutex, PoisonError};
 
 use super::{Arc, Shared};
 
+/// Regions that are present ahead of need at least: 1 MiB, so that an idle pool and its first clients lie in one huge page.
+#[cfg(not(any(miri, loom)))]
+const FEWEST: usize = 4;
+
 /// The message from the pool to the thread: how far slabs have been cut.
 #[derive(Debug, Clone)]
 pub(super) struct Signal(Plain<(Mutex<State>, Condvar)>);
@@ -38,16 +42,24 @@ impl Signal {
         changed.notify_one();
     }
 
-    /// Waits until slabs have been cut above `done`; `None` after the pool has gone.
+    /// Waits until `target` of the reach is above `done`, and returns it; `None` after the pool has gone.
     #[cfg(not(any(miri, loom)))]
-    fn wait_beyond(&self, done: usize) -> Option<usize> {
+    fn wait_beyond(&self, done: usize, target: impl Fn(usize) -> usize) -> Option<usize> {
         let (state, changed) = &*self.0;
         let state = state.lock().unwrap_or_else(PoisonError::into_inner);
         let state = changed
-            .wait_while(state, |state| !state.stopped && state.reach < done)
+            .wait_while(state, |state| !state.stopped && target(state.reach) <= done)
             .unwrap_or_else(PoisonError::into_inner);
-        (!state.stopped).then_some(state.reach)
+        (!state.stopped).then(|| target(state.reach))
     }
+}
+
+/// The regions that are made present when slabs have been cut from the regions below `reach`, of `count`: as many again
+/// as are in use, [`FEWEST`] at least and `most` at most. A pool that is hardly used is then small, and one that grows is
+/// ahead of its need by more and more.
+#[cfg(not(any(miri, loom)))]
+fn target(reach: usize, most: usize, count: usize) -> usize {
+    (reach + reach.max(FEWEST).min(most)).min(count)
 }
 
 /// Starts the thread, if the configuration asks for one. It ends with the pool and does not keep the
@@ -56,8 +68,8 @@ impl Signal {
 pub(super) fn start(shared: &Arc<Shared>) {
     use super::REGION;
 
-    let ahead = shared.config.prefault.div_ceil(REGION);
-    if ahead == 0 {
+    let most = shared.config.prefault.div_ceil(REGION);
+    if most == 0 {
         return;
     }
     let count = shared.classes.len();
@@ -66,13 +78,11 @@ pub(super) fn start(shared: &Arc<Shared>) {
     let body = move || {
         let mut done = 0;
         while done < count {
-            let Some(reach) = signal.wait_beyond(done.saturating_sub(ahead - 1)) else { return };
-            let until = (reach + ahead).min(count);
+            let Some(until) = signal.wait_beyond(done, |reach| target(reach, most, count)) else { return };
             let Some(pool) = pool.upgrade() else { return };
             // Refused on kernels before 5.14: pages then fault in on first touch, which is slower and still
             // correct.
-            if done < until && pool.memory.mapping().populate(done * REGION, (until - done) * REGION).is_err()
-            {
+            if pool.memory.mapping().populate(done * REGION, (until - done) * REGION).is_err() {
                 return;
             }
             done = until;
@@ -93,6 +103,13 @@ mod tests {
     use super::*;
     use crate::pool::testing::config;
     use crate::pool::{Pool, REGION};
+
+    #[test]
+    fn as_many_regions_are_made_present_as_are_in_use() {
+        let targets = |most| [0, 1, 4, 5, 16, 40, 62].map(|reach| target(reach, most, 64));
+        assert_eq!(targets(16), [4, 5, 8, 10, 32, 56, 64]);
+        assert_eq!(targets(1), [1, 2, 5, 6, 17, 41, 63], "never more than was asked for");
+    }
 
     fn holders(signal: &Signal) -> usize {
         Plain::strong_count(&signal.0)
