@@ -320,7 +320,7 @@ def web_page() -> str:
         + sections("penstock.web", parse("web/site.py"), ["Site"])
         + sections("penstock.web", gateway, ["Gateway"])
         + sections("penstock.web", parse("web/native.py"), ["NativeRoute"])
-        + sections("penstock.web", parse("web/relay_spec.py"), ["RelaySpec", "HeaderEdits"])
+        + sections("penstock.web", parse("serving/relay_spec.py"), ["RelaySpec", "HeaderEdits"])
         + sections(
             "penstock.web",
             parse("web/decisions.py"),

@@ -30,9 +30,9 @@ from .exceptions import ErrorCode, PenstockError
 from .hub import HubStats, TopicStats
 from .log import Entry, LogStats
 from .origins import OriginsStats
+from .serving.relay_spec import Handles, RelaySpec
 from .stats import DecisionStats, DiskStats, EngineStats, InspectionStats, TenantStats, Timings
 from .web.handover import Rest
-from .web.relay_spec import Handles, RelaySpec
 from .web.topics import TopicsRoute
 
 __all__ = [
@@ -929,12 +929,14 @@ class Lane:
         cls,
         engine: Engine,
         edge: config.Edge,
-        factory: Callable[[], Any],
+        factory: Callable[[], Any] | None,
         socket: Callable[[Transport], Any],
         fault: Callable[[str | None, PenstockError, bool], object],
         path: str | None,
     ) -> Self:
         """`factory` makes a protocol, `socket` what `get_extra_info("socket")` returns.
+
+        Without `factory` there is no application: requests without a route are refused (NO_ROUTE).
 
         `fault` is called with errors of responses and of the site: the request or None, the error, and whether a
         relay that the application has handed over has failed.

@@ -5,13 +5,12 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-import aiohttp
 import click
 
 __all__ = ["cache"]
 
-# The server's loop answers at once, unless a handler of an application keeps it busy.
-_PATIENCE: Final = aiohttp.ClientTimeout(total=60)
+# Seconds. The server's loop answers at once, unless a handler of an application keeps it busy.
+_PATIENCE: Final = 60.0
 
 
 def control_path(text: str) -> Path:
@@ -114,12 +113,15 @@ def _ask(control: Path, method: str, path: str, **options: Any) -> dict[str, Any
     Raises:
         ClickException: it cannot be asked, or does not do it.
     """
+    import aiohttp  # noqa: PLC0415 (`penstock serve` has this command too, and does without)
+
     asked = options.get("json") or options.get("params") or {}
 
     async def ask() -> tuple[int, dict[str, Any]]:
         connector = aiohttp.UnixConnector(path=str(control))
+        timeout = aiohttp.ClientTimeout(total=_PATIENCE)
         async with (
-            aiohttp.ClientSession(connector=connector, timeout=_PATIENCE) as session,
+            aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
             session.request(method, f"http://control{path}", **options) as response,
         ):
             return response.status, await response.json(content_type=None)

@@ -1,19 +1,17 @@
 """The `penstock` command.
 
-Reads arguments, sets up logging and the event loop, and calls `penstock.web.server` or `penstock.demo`. Wrong
-arguments are reported in one line with exit status 2; a failure at the start has exit status 1. Every default comes
-from `penstock.config`.
+Reads arguments, sets up logging and the event loop, and has `cli_serving`, `cli_application` or `penstock.demo` do the
+work. A command imports only what it needs, because a process keeps all of it in memory. Wrong arguments are reported in
+one line with exit status 2; a failure at the start has exit status 1. Every default comes from `penstock.config`.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
+from collections.abc import Coroutine, Mapping
+from contextlib import closing
 from dataclasses import fields
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
-from aiohttp import web
 from click.core import ParameterSource
 
 from . import __version__, config
@@ -22,21 +20,15 @@ from .cli_options import (
     TIMEOUTS,
     address,
     address_for_browsers,
-    errors_of_options,
+    errors_of_names,
     failure,
     listen_option,
     seconds,
     timeout_options,
 )
-from .engine import Engine
+from .cli_serving import front_of, relaying
 from .exceptions import PenstockError
-from .origins import Origins
-from .web import Gateway, settle_failures
-from .web.app_import import FailedError, NotFoundError, load, parts_of
-from .web.control import controlling
-from .web.server import serve as serve_app
-from .web.startup import log_to_stderr, loop_factory
-from .workers.server import serve as serve_in_workers
+from .serving.startup import log_to_stderr, loop_factory
 
 __all__ = ["main"]
 
@@ -61,7 +53,7 @@ _WORKER_OPTIONS: Final = frozenset(("worker_memory", "worker_start_timeout", "wo
 _uvloop_option: Final = click.option(
     "--uvloop/--no-uvloop",
     default=None,
-    help="Use uvloop, or asyncio's own loop.  [default: uvloop if installed]",
+    help="Use uvloop, or asyncio's own loop.  [default: uvloop, if it is installed and there is an application]",
 )
 
 
@@ -254,12 +246,19 @@ def serve(
     """  # noqa: D301 (click keeps the lines after a backspace as they are)
     _check_options(ctx, app, origin, options)
     log_to_stderr(log_level)
-    front = _front(listen, options)
-    if app is not None and options["workers"] is not None:
-        work = _in_workers(app, front, log_level, uvloop, options)
+    front = front_of(listen, options)
+    if app is None and options["lane"] == "native":
+        work = relaying(origin, front, options)
+        # The loop has signals to wait for, and no request: uvloop would cost 2 MB for nothing.
+        uvloop = bool(uvloop)
     else:
-        make = _application(app) if app is not None else _gateway(origin, options)
-        work = _in_this_process(make, front, options["drain"])
+        from . import cli_application as serving  # noqa: PLC0415 (aiohttp, which takes 15 MB)
+
+        if app is not None and options["workers"] is not None:
+            work = serving.in_workers(app, front, log_level, uvloop, options)
+        else:
+            make = serving.of_name(app) if app is not None else serving.of_origin(origin, options)
+            work = serving.in_this_process(make, front, options["drain"])
     pages = None if front.status is None else front.status.place()
     _run(work, uvloop, {"--listen": listen, "--status-listen": pages})
 
@@ -287,95 +286,12 @@ def _check_options(
         _refuse(ctx, frozenset(("cache_stale",)), "only with --cache")
 
 
-class _Front(NamedTuple):
-    """What clients and operators see, wherever the application runs."""
-
-    listen: tuple[str, int] | str
-    edge: config.Edge
-    status: config.Status | None
-    control: Path | None
-    access_log: bool
-
-
-def _front(listen: tuple[str, int] | str, options: Mapping[str, Any]) -> _Front:
-    place = options["status_listen"]
-    with errors_of_options():
-        edge = config.Edge(
-            client_connections=options["client_connections"], client_requests=options["client_requests"]
-        )
-        status = None if place is None else config.Status(listen=place)
-    return _Front(listen, edge, status, options["control"], options["access_log"])
-
-
-def _in_workers(
-    app: str, front: _Front, log_level: str, uvloop: bool | None, options: Mapping[str, Any]
-) -> Coroutine[Any, Any, None]:
-    """Serve what `app` names in worker processes. Settings are checked now."""
-    make_engine, settings = _edge(app, options)
-
-    async def run() -> None:
-        engine = make_engine()
-        async with _operated(engine, front.control):
-            await serve_in_workers(
-                app,
-                front.listen,
-                engine=engine,
-                settings=settings,
-                edge=front.edge,
-                access_log=front.access_log,
-                log_level=log_level,
-                uvloop=uvloop,
-                status=front.status,
-                ready=_tell_where,
-            )
-
-    return run()
-
-
-async def _in_this_process(
-    make: Callable[[], Coroutine[Any, Any, "_Made"]], front: _Front, drain: float
-) -> None:
-    """Serve what `make` returns."""
-    application, engine = await make()
-    async with _operated(engine, front.control):
-        await serve_app(
-            application,
-            front.listen,
-            engine=engine,
-            edge=front.edge,
-            drain=drain,
-            access_log=front.access_log,
-            decode_requests=engine is None,
-            status=front.status,
-            ready=_tell_where,
-        )
-
-
 def _refuse(ctx: click.Context, names: frozenset[str], why: str) -> None:
     """Refuse the options `names`, which would have no effect."""
     given = sorted(name for name in names if ctx.get_parameter_source(name) != ParameterSource.DEFAULT)
     if given:
         flags = ", ".join("--" + name.replace("_", "-") for name in given)
         raise click.UsageError(f"{flags}: {why}")
-
-
-@asynccontextmanager
-async def _operated(engine: Engine | None, control: Path | None) -> AsyncIterator[None]:
-    """Serve the cache of `engine` on the socket `control` within the block; close `engine` after it."""
-    try:
-        async with AsyncExitStack() as stack:
-            if control is not None and engine is not None and engine.cache is not None:
-                await stack.enter_async_context(controlling(engine.cache, control))
-            yield
-    finally:
-        if engine is not None:
-            await engine.aclose()
-
-
-def _tell_where(url: str, pages: str | None) -> None:
-    click.echo(f"listening on {url}", err=True)
-    if pages is not None:
-        click.echo(f"status on {pages}/penstock/", err=True)
 
 
 @main.command()
@@ -388,112 +304,11 @@ def demo(listen: tuple[str, int], uvloop: bool | None) -> None:
     _run(run(*listen), uvloop, {"--listen": listen})
 
 
-def _cache(memory: str | None, disk: str | None, size: str | None) -> config.Cache | None:
-    if (disk is None) != (size is None):
-        raise click.UsageError("--cache-disk and --cache-disk-size go together")
-    if memory is None:
-        if disk is not None:
-            raise click.UsageError("--cache-disk: only with --cache")
-        return None
-    return config.Cache(memory=memory, disk=disk, disk_budget=size)
-
-
-_Made = tuple[web.Application, Engine | None]
-
-
-def _engine(options: Mapping[str, Any], timeouts: config.Timeouts) -> Callable[[], Engine]:
-    """What makes the engine; settings are checked now, memory is taken then."""
-    limits = config.OriginLimits(connections=options["connections"])
-    pool = config.Pool(memory=options["memory"])
-    tls = config.Tls() if options["ca"] is None else config.Tls(roots=options["ca"])
-    stored = _cache(options["cache"], options["cache_disk"], options["cache_disk_size"])
-    if stored is not None and not stored.fits(pool):
-        raise click.UsageError("--cache: at most half of --memory")
-
-    def make() -> Engine:
-        # What only the engine finds wrong with settings is in the file of certificates.
-        with errors_of_options(others="--ca"):
-            return Engine(
-                pool=pool,
-                threads=options["threads"],
-                timeouts=timeouts,
-                limits=limits,
-                tls=tls,
-                cache=stored,
-            )
-
-    return make
-
-
-def _gateway(urls: tuple[str, ...], options: Mapping[str, Any]) -> Callable[[], Coroutine[Any, Any, _Made]]:
-    """What makes the application of a gateway."""
-    with errors_of_options(others="--origin"):
-        origin = urls[0] if len(urls) == 1 else Origins(urls)
-        timeouts = config.Timeouts(**{name: options[f"{name}_timeout"] for name in TIMEOUTS})
-        make_engine = _engine(options, timeouts)
-        forwarding = config.Forwarding(
-            x_forwarded=not options["forwarded"],
-            forwarded=options["forwarded"],
-            trust_incoming=options["trust_forwarded"],
-            preserve_host=options["preserve_host"],
-        )
-        Gateway(origin)
-        caching = None if options["cache"] is None else config.Caching(stale_if_error=options["cache_stale"])
-
-    async def make() -> _Made:
-        engine = make_engine()
-        gateway = Gateway(origin, engine=engine, forwarding=forwarding, caching=caching)
-        app = web.Application(middlewares=[settle_failures])
-        if options["lane"] == "native":
-            app.add_routes([gateway.native("/")])
-        else:
-            app.router.add_route("*", "/{path:.*}", gateway.relay)
-        return app, engine
-
-    return make
-
-
-def _edge(app: str, options: Mapping[str, Any]) -> tuple[Callable[[], Engine], config.Workers]:
-    """What makes the engine before workers, and what they may take. What `app` names is not looked for here."""
-    with _errors_of_names(), errors_of_options():
-        parts_of(app)
-        settings = config.Workers(
-            count=options["workers"],
-            start_timeout=options["worker_start_timeout"],
-            stop_timeout=options["drain"],
-            hang=options["worker_hang"],
-            memory=options["worker_memory"],
-        )
-        return _engine(options, config.Timeouts()), settings
-
-
-def _application(name: str) -> Callable[[], Coroutine[Any, Any, _Made]]:
-    """What makes the application that `name`, MODULE:APP, stands for."""
-    with _errors_of_names():
-        load_app = load(name)
-
-    async def make() -> _Made:
-        return await load_app(), None
-
-    return make
-
-
 def _run(work: Coroutine[Any, Any, None], uvloop: bool | None, listens: Mapping[str, object]) -> None:
-    with closing(work), _errors_of_names():
+    with closing(work), errors_of_names():
         factory = loop_factory(uvloop)
         try:
             with asyncio.Runner(loop_factory=factory) as runner:
                 runner.run(work)
         except (OSError, PenstockError) as error:
             raise click.ClickException(failure(error, listens)) from error
-
-
-@contextmanager
-def _errors_of_names() -> Iterator[None]:
-    """Say in a sentence what is not there, and with its traceback what has failed of the application's own code."""
-    try:
-        yield
-    except NotFoundError as error:
-        raise click.UsageError(str(error)) from None
-    except FailedError as error:
-        raise click.ClickException(str(error)) from None

@@ -13,11 +13,13 @@ import click
 from . import config
 from .config.checks import parse_address
 from .exceptions import ConfigurationError, PenstockError
+from .serving.names import FailedError, NotFoundError
 
 __all__ = [
     "TIMEOUTS",
     "address",
     "address_for_browsers",
+    "errors_of_names",
     "errors_of_options",
     "failure",
     "listen_option",
@@ -75,6 +77,17 @@ def errors_of_options(*, others: str | None = None) -> Iterator[None]:
         if option is None:
             raise click.UsageError(error.detail) from None
         raise click.BadParameter(error.rule or error.detail, param_hint=f"'{option}'") from None
+
+
+@contextmanager
+def errors_of_names() -> Iterator[None]:
+    """Say in a sentence what is not there, and with its traceback what has failed of the application's own code."""
+    try:
+        yield
+    except NotFoundError as error:
+        raise click.UsageError(str(error)) from None
+    except FailedError as error:
+        raise click.ClickException(str(error)) from None
 
 
 def failure(error: Exception, listens: Mapping[str, object]) -> str:

@@ -13,7 +13,7 @@ from aiohttp import web
 import penstock
 from penstock import _native
 from penstock.config import Edge
-from penstock.web.client_socket import ClientSocket
+from penstock.serving.client_socket import ClientSocket
 from penstock.web.handler import handler_factory
 from penstock.web.sendfile import restore_sendfile, take_over_sendfile
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import penstock
 from penstock import _native, config
-from penstock.web.listener import Listening, make_lane
+from penstock.serving.listener import Listening, make_lane
 from penstock.workers.declarations import Declarations
 from penstock.workers.process import Directory, Orders, WorkerProcess
 from penstock.workers.server import Front, no_application

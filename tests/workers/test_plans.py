@@ -9,7 +9,7 @@ import pytest
 import penstock
 from penstock import Hub, Origins, _native, config
 from penstock.web import Gateway
-from penstock.web.relay_spec import HeaderEdits, RelaySpec
+from penstock.serving.relay_spec import HeaderEdits, RelaySpec
 from penstock.workers import messages, plans
 from penstock.workers.descriptions import Reference, SpecDescription
 from support.family import Family

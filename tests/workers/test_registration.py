@@ -13,7 +13,7 @@ from penstock.testing import ScriptedOrigin
 from penstock.tokens import Jwks, Jwt, Key, SignedUrl
 from penstock.web import Gateway, NativeRequest, RelayEnd
 from penstock.web.native import NativeRoute
-from penstock.web.relay_spec import RelaySpec
+from penstock.serving.relay_spec import RelaySpec
 from penstock.web.topics import TopicsRoute
 from penstock.workers import messages
 from penstock.workers.descriptions import Code, Reference, SpecDescription

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import json
 import logging
-import secrets
+import os
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -40,7 +40,7 @@ class _OverError(Exception):
 def begin_feed(topic: str, error_event: str) -> Feed:
     """A feed that no process has claimed yet. `error_event`: the type of its farewell."""
     gone = make_error("FEEDER_GONE", "the process that fed the topic has gone")
-    return Feed(topic, secrets.token_hex(16), _failure(gone, error_event))
+    return Feed(topic, os.urandom(16).hex(), _failure(gone, error_event))
 
 
 class Feeder:

@@ -1,4 +1,4 @@
-"""How one listens on sockets of the engine's, and ends that: what `Site` and the edge before workers have in common."""
+"""How one listens on sockets of the engine's, and ends that: what every server here has in common."""
 
 import asyncio
 import logging
@@ -9,21 +9,19 @@ from contextlib import ExitStack
 from typing import Any, Final, NamedTuple
 
 from penstock import _native
-from penstock._limited_log import LimitedLog
 from penstock.config import Edge, Status
 from penstock.engine import Engine
-from penstock.exceptions import PenstockError, make_error
+from penstock.exceptions import make_error
 from penstock.metrics import Pages
 
-from .access import AccessFile, AccessLines
+from .access_lines import AccessFile, AccessLines
 from .client_socket import ClientSocket
-from .handover import log_failed_relay
+from .faults import log_fault
 from .shutdown import last_act
 
 __all__ = ["Listening", "Where", "make_lane"]
 
 _log: Final = logging.getLogger("penstock.web")
-_limited: Final = LimitedLog(_log)
 
 # Seconds until a stop says what it waits for: most have nothing to wait for by then. And until it says so again.
 _SOON: Final = 0.25
@@ -86,28 +84,21 @@ class Where(NamedTuple):
         return address if isinstance(address, str) else None
 
 
-def make_lane(engine: Engine, factory: Callable[[], Any], edge: Edge, unix: str | None) -> _native.Lane:
+def make_lane(
+    engine: Engine, factory: Callable[[], Any] | None, edge: Edge, unix: str | None
+) -> _native.Lane:
     """The application's side of a site, on the running loop.
 
     Args:
         engine: what serves.
-        factory: makes a protocol for the application.
+        factory: makes a protocol for the application; `None` if there is no application, and the lane brings faults
+            alone.
         edge: what clients may take.
         unix: the path of the socket that clients connect to, if it is a Unix socket.
     """
     for name in edge.secret_parameters:
         _native.hide(name)
-    return _native.Lane(engine.native, edge, factory, ClientSocket, _log_fault, unix)
-
-
-def _log_fault(request: str | None, error: PenstockError, is_relay: bool) -> None:
-    if request is None:
-        _log.error("%s (%s)", error.detail, error.name)
-    elif is_relay:
-        log_failed_relay(logging.WARNING, request, error)
-    else:
-        message = "%s: the response was cut off: %s (%s)"
-        _limited.log(logging.ERROR, ("fault", error.name), message, request, error.detail, error.name)
+    return _native.Lane(engine.native, edge, factory, ClientSocket, log_fault, unix)
 
 
 class _Bound:
@@ -196,6 +187,15 @@ class Listening:
         self._open = False
         self.site.close()
         self._close_rest()
+
+    @property
+    def url(self) -> str:
+        """Where it listens; the first of the addresses."""
+        address = self.addresses[0]
+        if isinstance(address, str):
+            return f"unix:{address}"
+        host, port = address[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     @property
     def sockets(self) -> tuple[_Bound, ...]:

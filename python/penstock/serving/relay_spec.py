@@ -4,8 +4,9 @@ A native route is a pattern and a `RelaySpec`, `Gateway.relay` makes one for all
 describes one to its parent. The engine has the same value with the same field names (`relay_spec.rs`).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from multidict import CIMultiDict
@@ -16,10 +17,20 @@ from penstock.engine import Engine, native_timeouts
 from penstock.exceptions import make_error
 from penstock.origins import Origins, Place
 
-from .inspection import handle_of
-from .target import Headers
+__all__ = [
+    "NO_EDITS",
+    "Handles",
+    "HeaderEdits",
+    "Headers",
+    "RelaySpec",
+    "event_handles",
+    "handle_of",
+    "handles_of",
+    "header_edits",
+]
 
-__all__ = ["NO_EDITS", "Handles", "HeaderEdits", "RelaySpec", "event_handles", "handles_of", "header_edits"]
+Headers = Mapping[str, str | None]
+"""Fields to set in place of those of the same names; None drops them."""
 
 # What frames a message or describes one hop is the engine's to write.
 _FRAMING: Final = frozenset(
@@ -141,6 +152,12 @@ def handles_of(spec: RelaySpec, engine: Engine, counts: Callable[[str], _native.
         None if spec.caching is None else engine.caching(spec.caching, spec.name),
         None if spec.inspect is None else (handle_of(spec.inspect), counts(spec.name)),
     )
+
+
+@lru_cache(maxsize=64)
+def handle_of(inspection: Inspection) -> _native.Inspection:
+    """The engine's form of `inspection`, which equal ones share."""
+    return _native.Inspection(inspection)
 
 
 def event_handles(

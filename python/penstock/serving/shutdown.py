@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-__all__ = ["HOW_TO_END", "last_act", "stop_signal"]
+__all__ = ["HOW_TO_END", "last_act", "say_waiting", "stop_signal"]
 
 _log: Final = logging.getLogger("penstock.serve")
 
@@ -68,6 +68,11 @@ def stop_signal(
     if reload is not None or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         loop.add_signal_handler(signal.SIGHUP, hung_up)
     return stop
+
+
+def say_waiting(what: str) -> None:
+    """Log what a stop waits for, and how to end it."""
+    _log.info("waiting for %s; %s", what, HOW_TO_END)
 
 
 def _exit(status: int) -> None:

@@ -7,7 +7,7 @@ import logging
 import sys
 from collections.abc import Callable
 
-from .app_import import NotFoundError
+from .names import NotFoundError
 
 __all__ = ["log_to_stderr", "loop_factory"]
 

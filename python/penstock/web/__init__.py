@@ -7,6 +7,7 @@ to know, and `settle_failures` is the middleware for it.
 """
 
 from penstock._field_docs import document
+from penstock.serving.relay_spec import HeaderEdits, RelaySpec
 from penstock.stats import DecisionStats, TenantStats
 
 from .access import TENANT
@@ -16,7 +17,6 @@ from .gateway import Gateway
 from .handover import RelayEnd
 from .inspection import Inspected
 from .native import NativeRoute
-from .relay_spec import HeaderEdits, RelaySpec
 from .runner import run_app
 from .site import Site
 from .topics import TopicsRoute

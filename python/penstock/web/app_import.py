@@ -8,33 +8,16 @@ import ast
 import importlib
 import inspect
 import sys
-import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from aiohttp import web
 
-__all__ = ["FailedError", "NotFoundError", "Target", "foreign", "load", "parts_of"]
+from penstock.serving.names import FailedError, NotFoundError
 
-_PACKAGE: Final = str(Path(__file__).parent.parent)
-
-
-class NotFoundError(Exception):
-    """What was named is not there, or is no application; the text says what to write."""
-
-
-class FailedError(Exception):
-    """The application's own code has failed, which is the cause. The text has its traceback, from its own code on."""
-
-    def __init__(self, what: str, cause: Exception) -> None:
-        shown = traceback.TracebackException.from_exception(cause)
-        # Neither how one gets there nor how Python imports is of use to who wrote it.
-        others = (_PACKAGE, importlib.__file__, "<frozen importlib")
-        own = [frame for frame in shown.stack if not frame.filename.startswith(others)]
-        shown.stack = traceback.StackSummary.from_list(own)
-        super().__init__(f"{''.join(shown.format())}{what}")
+__all__ = ["Target", "foreign", "load", "parts_of"]
 
 
 class Target(NamedTuple):

@@ -25,8 +25,7 @@ from aiohttp import web
 
 from penstock.cache import Cache
 from penstock.exceptions import PenstockError, make_error
-
-from .shutdown import last_act
+from penstock.serving.shutdown import last_act
 
 __all__ = ["controlling"]
 

@@ -32,6 +32,15 @@ from penstock.engine import MAKE_CACHE, Engine
 from penstock.exceptions import ConfigurationError, RequestError, make_error
 from penstock.framing import Events
 from penstock.origins import Origins, Place, place_of
+from penstock.serving.relay_spec import (
+    NO_EDITS,
+    HeaderEdits,
+    RelaySpec,
+    event_handles,
+    handle_of,
+    handles_of,
+    header_edits,
+)
 from penstock.stats import InspectionStats
 
 from .access import TENANT, note
@@ -39,12 +48,11 @@ from .decisions import Authoriser, Decisions, Verifying, decisions_of
 from .handler import engine_for
 from .handover import OnComplete, engines
 from .hub import Hub
-from .inspection import Seen, check_one, handle_of, plain_headers, route_path
+from .inspection import Seen, check_one, plain_headers, route_path
 from .native import NativeRoute, RelayResource, checked_host
 from .prepared_relay import PreparedRelay
 from .relay import Order, relay
 from .relay_response import hand_over_request, is_unseen
-from .relay_spec import NO_EDITS, HeaderEdits, RelaySpec, event_handles, handles_of, header_edits
 from .target import raw_target, replaced_target
 from .topic_feed import Feeding
 from .tunnel import offers_websocket

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from penstock import _native
 from penstock._limited_log import LimitedLog
 from penstock.exceptions import PenstockError
+from penstock.serving.faults import log_failed_relay
 from penstock.stats import Timings
 from penstock.stream import FrameStream, Response, register_pipe
 
@@ -30,7 +31,6 @@ __all__ = [
     "engines",
     "hand_over",
     "hand_over_topic",
-    "log_failed_relay",
     "timings_of",
 ]
 
@@ -204,11 +204,6 @@ def call_on_complete(on_complete: OnComplete, end: RelayEnd) -> None:
         cause = ("on_complete", type(error))
         message = "%s %s: its on_complete has failed"
         _log.log(logging.ERROR, cause, message, end.method, _native.shown(end.path), error=error)
-
-
-def log_failed_relay(level: int, request: str, error: PenstockError) -> None:
-    """Log why the relay of `request`, its method and target, has failed; of one origin and one code not each."""
-    _log.log(level, ("relay", error.origin, error.code, level), "%s: %s", request, str(error))
 
 
 def timings_of(upstream: Response | None) -> Timings | None:

@@ -6,7 +6,6 @@ The engine counts, times and searches (`config.Inspection`); here a usage is par
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
 from aiohttp import web
@@ -15,15 +14,13 @@ from penstock import _native
 from penstock.config import Caching, Inspection
 from penstock.engine import Engine
 from penstock.exceptions import make_error
+from penstock.serving.relay_spec import Headers
 from penstock.stats import InspectionStats
-
-from .target import Headers
 
 __all__ = [
     "Inspected",
     "Seen",
     "check_one",
-    "handle_of",
     "inspected",
     "plain_headers",
     "route_path",
@@ -100,12 +97,6 @@ def inspected(report: _native.Report | None) -> Inspected | None:
 def _whole(digits: str) -> int | float:
     """A whole number of JSON. Of more digits than any count has it is a float: Python reads no int of over 4,300."""
     return int(digits) if len(digits) <= _DIGITS else float(digits)
-
-
-@lru_cache(maxsize=64)
-def handle_of(inspection: Inspection) -> _native.Inspection:
-    """The engine's form of `inspection`, which equal ones share."""
-    return _native.Inspection(inspection)
 
 
 def plain_headers(headers: Headers | None, inspection: Inspection | None) -> Headers | None:

@@ -27,6 +27,7 @@ from penstock.config import RouteLimits, parse_size
 from penstock.engine import MAKE_CACHE, Engine
 from penstock.exceptions import PenstockError, make_error
 from penstock.framing import Events
+from penstock.serving.relay_spec import RelaySpec, handles_of
 
 from .decisions import Decisions
 from .handler import engine_for
@@ -34,7 +35,6 @@ from .handover import Asked, OnComplete, RelayEnd, call_on_complete
 from .inspection import inspected
 from .prepared_relay import PreparedRelay
 from .problem import problem_response
-from .relay_spec import RelaySpec, handles_of
 from .target import has_dot_segments
 
 __all__ = ["NativeRoute", "native_resources", "native_routes"]

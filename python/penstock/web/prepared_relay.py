@@ -5,8 +5,7 @@ from typing import Final
 from penstock import _native
 from penstock.engine import Engine
 from penstock.framing import Events, native_framing
-
-from .relay_spec import NO_EDITS, Handles, RelaySpec
+from penstock.serving.relay_spec import NO_EDITS, Handles, RelaySpec
 
 __all__ = ["PreparedRelay"]
 

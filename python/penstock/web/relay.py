@@ -20,6 +20,8 @@ from penstock._shared import Parent
 from penstock.config import Overrides
 from penstock.engine import OriginRequest
 from penstock.exceptions import PenstockError
+from penstock.serving.faults import log_failed_relay
+from penstock.serving.relay_spec import HeaderEdits
 from penstock.stream import FrameStream, Response
 
 from .amendment import amend
@@ -27,12 +29,11 @@ from .body import Payload, copy_body
 from .cutoff import cut_off
 from .disconnect import ClientLink
 from .failures import client_gone, note_failure, shown_target
-from .handover import Asked, Handover, OnComplete, Rest, can_hand_over, engines, hand_over, log_failed_relay
+from .handover import Asked, Handover, OnComplete, Rest, can_hand_over, engines, hand_over
 from .inspection import Seen
 from .prepared_relay import PreparedRelay
 from .problem import problem_response
 from .relay_response import TakenOver, has_signals, is_event_stream, relayed
-from .relay_spec import HeaderEdits
 from .topic_feed import Feeding, Meter
 from .tunnel import Tunnel, offers_websocket, switched
 from .upload import Pieces, request_body

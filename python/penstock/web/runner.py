@@ -18,10 +18,10 @@ from penstock import _arguments
 from penstock.config import Edge, Status
 from penstock.engine import Engine
 from penstock.exceptions import make_error
+from penstock.serving.shutdown import HOW_TO_END, stop_signal
 
 from .access import OwnAccessLogger
 from .app_import import foreign
-from .shutdown import HOW_TO_END, stop_signal
 from .site import Site
 
 __all__ = ["run_app"]

@@ -13,11 +13,11 @@ from aiohttp import web
 
 from penstock.config import Edge, Status
 from penstock.engine import Engine
+from penstock.serving.shutdown import say_waiting, stop_signal
 
-from .shutdown import HOW_TO_END, stop_signal
 from .site import Site
 
-__all__ = ["make_runner", "say_waiting", "serve"]
+__all__ = ["make_runner", "serve"]
 
 _log: Final = logging.getLogger("penstock.serve")
 
@@ -66,11 +66,6 @@ async def serve(
         _log.info("%s: stopping, requests have %g s to finish", await stop, drain)
     finally:
         await _end(runner, drain)
-
-
-def say_waiting(what: str) -> None:
-    """Log what a stop waits for, and how to end it."""
-    _log.info("waiting for %s; %s", what, HOW_TO_END)
 
 
 def make_runner(app: web.Application, *, drain: float, decode_requests: bool) -> web.AppRunner:

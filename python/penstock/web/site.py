@@ -18,11 +18,11 @@ from penstock import _arguments
 from penstock.config import Edge, Status
 from penstock.engine import Engine, default_engine
 from penstock.metrics import Pages
+from penstock.serving.listener import Listening, Where, make_lane
 from penstock.tokens.jwks import first_keys
 
 from .access import lines_of
 from .handler import handler_factory
-from .listener import Listening, Where, make_lane
 from .native import engine_of, native_routes
 from .runner_settings import edge_of
 from .sendfile import restore_sendfile, take_over_sendfile

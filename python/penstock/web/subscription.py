@@ -18,6 +18,7 @@ from penstock._limited_log import LimitedLog
 from penstock.config import Subscriptions
 from penstock.exceptions import PenstockError
 from penstock.hub import BaseHub
+from penstock.serving.relay_spec import HeaderEdits, Headers, header_edits
 
 from .body import Payload, copy_body
 from .cutoff import cut_off
@@ -32,8 +33,6 @@ from .handover import (
     hand_over_topic,
 )
 from .problem import problem_response
-from .relay_spec import HeaderEdits, header_edits
-from .target import Headers
 
 __all__ = ["Authorise", "respond"]
 

@@ -6,7 +6,6 @@ would resolve to another one, is refused.
 """
 
 import re
-from collections.abc import Mapping
 from typing import Final
 
 from aiohttp import web
@@ -14,10 +13,7 @@ from aiohttp import web
 from penstock._native import has_dot_segments, is_target
 from penstock.exceptions import make_error
 
-__all__ = ["Headers", "has_dot_segments", "raw_target", "replaced_target"]
-
-Headers = Mapping[str, str | None]
-"""Fields to set in place of those of the same names; None drops them."""
+__all__ = ["has_dot_segments", "raw_target", "replaced_target"]
 
 _ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?]*", re.ASCII)
 

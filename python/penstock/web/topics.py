@@ -12,14 +12,13 @@ from penstock.config import RouteLimits, Subscriptions
 from penstock.engine import Engine
 from penstock.exceptions import make_error
 from penstock.hub import BaseHub
+from penstock.serving.relay_spec import HeaderEdits, Headers, header_edits
 
 from .decisions import Decisions
 from .handler import engine_for
 from .native import NativeResource, checked_host
 from .problem import problem_response
-from .relay_spec import HeaderEdits, header_edits
 from .subscription import Authorise, respond
-from .target import Headers
 
 __all__ = ["TopicsRoute", "topics_route"]
 

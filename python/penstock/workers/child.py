@@ -19,13 +19,14 @@ from aiohttp import web
 from penstock import _native
 from penstock.config import Edge
 from penstock.engine import Engine, make_default
-from penstock.web.app_import import FailedError, NotFoundError, load
+from penstock.serving.listener import make_lane
+from penstock.serving.names import FailedError, NotFoundError
+from penstock.serving.startup import log_to_stderr, loop_factory
+from penstock.web.app_import import load
 from penstock.web.handler import handler_factory
-from penstock.web.listener import make_lane
 from penstock.web.runner_settings import told as told_of
 from penstock.web.sendfile import restore_sendfile, take_over_sendfile
 from penstock.web.server import make_runner
-from penstock.web.startup import log_to_stderr, loop_factory
 
 from . import Worker, become
 from .link import Calls, Link

@@ -19,13 +19,13 @@ from penstock.engine import Engine
 from penstock.exceptions import PenstockError, make_error
 from penstock.framing import Events
 from penstock.origins import Origins
+from penstock.serving.relay_spec import RelaySpec, handles_of
 from penstock.stream import FrameStream
 from penstock.web.decisions import Answer, Decisions, NativeRequest, row_of
 from penstock.web.gateway import Gateway
 from penstock.web.handover import RelayEnd
 from penstock.web.hub import Hub
 from penstock.web.inspection import inspected
-from penstock.web.relay_spec import RelaySpec, handles_of
 
 from . import plans
 from .descriptions import Code, Reference, SpecDescription

@@ -12,7 +12,7 @@ from penstock import _shared
 from . import messages
 
 if TYPE_CHECKING:
-    from penstock.web.relay_spec import RelaySpec
+    from penstock.serving.relay_spec import RelaySpec
 
 __all__ = ["Code", "Reference", "SpecDescription", "described", "described_spec"]
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from penstock._shared import Parent, Shared
 from penstock.config import Subscriptions
-from penstock.web.relay_spec import RelaySpec
+from penstock.serving.relay_spec import RelaySpec
 
 from . import messages
 from .descriptions import SpecDescription, described_spec

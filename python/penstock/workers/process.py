@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from penstock.exceptions import make_error
-from penstock.web.shutdown import last_act
+from penstock.serving.shutdown import last_act
 
 from .link import Link
 from .registration import Registration

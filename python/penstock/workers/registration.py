@@ -12,11 +12,11 @@ from aiohttp import web
 
 from penstock import _shared, cache, hub, origins, stats, tokens
 from penstock.log import LogStats
+from penstock.serving.relay_spec import HeaderEdits, RelaySpec
 from penstock.web import decisions
 from penstock.web.handover import OnComplete, RelayEnd
 from penstock.web.inspection import Inspected
 from penstock.web.native import NativeRoute, native_resources
-from penstock.web.relay_spec import HeaderEdits, RelaySpec
 from penstock.web.topics import TopicsRoute
 
 from . import messages

@@ -15,11 +15,10 @@ from penstock import _native
 from penstock.config import Edge, Status, Workers, parse_size
 from penstock.engine import Engine
 from penstock.exceptions import make_error
+from penstock.serving.listener import Listening, Where, make_lane
+from penstock.serving.shutdown import last_act, say_waiting, stop_signal
 from penstock.tokens.jwks import first_keys
-from penstock.web.listener import Listening, Where, make_lane
 from penstock.web.runner_settings import edge_as_told
-from penstock.web.server import say_waiting
-from penstock.web.shutdown import last_act, stop_signal
 
 from .declarations import Declarations
 from .process import Directory, Orders, WorkerProcess
@@ -99,7 +98,7 @@ async def serve(
                 if not stop.done():
                     await starting
                     listening.listen(where, addresses)
-                    ready(_url(listening), None if listening.pages is None else listening.pages.url)
+                    ready(listening.url, None if listening.pages is None else listening.pages.url)
                 _log.info("%s: stopping, requests have %g s to finish", await stop, settings.stop_timeout)
             finally:
                 starting.cancel()
@@ -125,14 +124,6 @@ async def _stop(
 def no_application() -> Any:
     """In place of what makes protocols for an application."""
     raise RuntimeError("requests of the application are for the workers")
-
-
-def _url(listening: Listening) -> str:
-    address = listening.addresses[0]
-    if isinstance(address, str):
-        return f"unix:{address}"
-    host, port = address[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class Front:

@@ -1,7 +1,7 @@
 //! What a relay does: which origin it asks, under which rules, and what the client is sent. A value that says it all, so
 //! that a native route, a handler of the application and a worker process order the same thing in the same words.
 //!
-//! `penstock.web.relay_spec.RelaySpec` is the same value in Python, with the same field names.
+//! `penstock.serving.relay_spec.RelaySpec` is the same value in Python, with the same field names.
 
 use std::sync::Arc as Plain;
 

@@ -46,20 +46,21 @@ impl Lane {
 
 #[pymethods]
 impl Lane {
-    /// Of the running loop.
+    /// Of the running loop. Without `factory` there is no application, and the lane brings the site's reports alone.
     #[new]
     #[pyo3(signature = (engine, edge, factory, socket, fault, path))]
     fn new(
         py: Python<'_>,
         engine: &Bound<'_, Engine>,
         edge: Settings<Queue>,
-        factory: Py<PyAny>,
+        factory: Option<Py<PyAny>>,
         socket: Py<PyAny>,
         fault: Py<PyAny>,
         path: Option<String>,
     ) -> PyResult<Self> {
         let port = engine.get().port(py)?;
-        let queue = edge.0;
+        let queue = if factory.is_some() { edge.0 } else { edge.0.without_application() };
+        let factory = factory.unwrap_or_else(|| py.None());
         let application = Application { factory, socket, fault, path };
         let shared = Shared::new(py, &port, engine.get().threads(), queue.clone(), application)?;
         let slot = Slot::receiving(port, Arc::new(Listener(Arc::downgrade(&shared))));

@@ -18,7 +18,7 @@ use crate::settings::Settings;
 /// Numbers for relays whose ends are reported.
 static COMPLETIONS: AtomicU64 = AtomicU64::new(0);
 
-/// `penstock.web.relay_spec.HeaderEdits`, validated there.
+/// `penstock.serving.relay_spec.HeaderEdits`, validated there.
 #[derive(FromPyObject)]
 pub(crate) struct HeaderEdits<'py> {
     set: Vec<(Bound<'py, PyString>, Option<Bound<'py, PyString>>)>,
@@ -41,7 +41,7 @@ impl HeaderEdits<'_> {
     }
 }
 
-/// `penstock.web.relay_spec.RelaySpec`, without the fields that are handles.
+/// `penstock.serving.relay_spec.RelaySpec`, without the fields that are handles.
 #[derive(FromPyObject)]
 pub(crate) struct RelaySpec<'py> {
     name: String,
@@ -54,7 +54,7 @@ pub(crate) struct RelaySpec<'py> {
     max_event: Option<usize>,
 }
 
-/// `penstock.web.relay_spec.Handles`: the parts of a relay that are objects of an engine.
+/// `penstock.serving.relay_spec.Handles`: the parts of a relay that are objects of an engine.
 #[derive(FromPyObject)]
 pub(crate) struct Handles<'py> {
     origin: Bound<'py, Endpoint>,

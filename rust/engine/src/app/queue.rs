@@ -79,6 +79,7 @@ pub struct Queue {
     bound: usize,
     limit: Option<Duration>,
     reports: Reports,
+    has_application: bool,
 }
 
 /// How a queue is doing.
@@ -127,7 +128,24 @@ impl Queue {
             open: true,
             dispatcher: None,
         };
-        Self { state: Arc::new(Mutex::new(state)), bound, limit, reports: Reports::new(untold) }
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            bound,
+            limit,
+            reports: Reports::new(untold),
+            has_application: true,
+        }
+    }
+
+    /// For a site that has no application: the queue brings reports alone.
+    #[must_use]
+    pub fn without_application(self) -> Self {
+        Self { has_application: false, ..self }
+    }
+
+    /// Whether an application answers requests.
+    pub fn has_application(&self) -> bool {
+        self.has_application
     }
 
     /// How long a request may wait.

@@ -19,7 +19,7 @@ impl Responder for Application<'_> {
         let task = &*task;
         let Task { site, incoming, progress, .. } = *task;
         let (announced, life) = (task.announced()?, live(site)?);
-        let Some(queue) = self.0 else {
+        let Some(queue) = self.0.filter(|queue| queue.has_application()) else {
             let detail = format!("no route for {} {}", incoming.method(), incoming.path());
             return Err(Code::NoRoute.error(detail));
         };

@@ -1,0 +1,144 @@
+"""What `penstock serve` makes of its options, whatever it serves; and its work where the engine relays alone.
+
+That needs no aiohttp, which would double the memory of the process. `cli_application` has what does.
+"""
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from . import config
+from .cli_options import TIMEOUTS, errors_of_options
+from .engine import Engine
+from .origins import Origins
+from .serving import origin as native
+
+__all__ = ["Front", "engine_of", "front_of", "operated", "origins_of", "relaying", "tell_where"]
+
+
+class Front(NamedTuple):
+    """What clients and operators see, wherever the application runs."""
+
+    listen: tuple[str, int] | str
+    edge: config.Edge
+    status: config.Status | None
+    control: Path | None
+    access_log: bool
+
+
+def front_of(listen: tuple[str, int] | str, options: Mapping[str, Any]) -> Front:
+    """What the options say of it."""
+    place = options["status_listen"]
+    with errors_of_options():
+        edge = config.Edge(
+            client_connections=options["client_connections"], client_requests=options["client_requests"]
+        )
+        status = None if place is None else config.Status(listen=place)
+    return Front(listen, edge, status, options["control"], options["access_log"])
+
+
+def engine_of(options: Mapping[str, Any], timeouts: config.Timeouts) -> Callable[[], Engine]:
+    """What makes the engine; settings are checked now, memory is taken then."""
+    limits = config.OriginLimits(connections=options["connections"])
+    pool = config.Pool(memory=options["memory"])
+    tls = config.Tls() if options["ca"] is None else config.Tls(roots=options["ca"])
+    stored = _cache(options["cache"], options["cache_disk"], options["cache_disk_size"])
+    if stored is not None and not stored.fits(pool):
+        raise click.UsageError("--cache: at most half of --memory")
+
+    def make() -> Engine:
+        # What only the engine finds wrong with settings is in the file of certificates.
+        with errors_of_options(others="--ca"):
+            return Engine(
+                pool=pool,
+                threads=options["threads"],
+                timeouts=timeouts,
+                limits=limits,
+                tls=tls,
+                cache=stored,
+            )
+
+    return make
+
+
+def _cache(memory: str | None, disk: str | None, size: str | None) -> config.Cache | None:
+    if (disk is None) != (size is None):
+        raise click.UsageError("--cache-disk and --cache-disk-size go together")
+    if memory is None:
+        if disk is not None:
+            raise click.UsageError("--cache-disk: only with --cache")
+        return None
+    return config.Cache(memory=memory, disk=disk, disk_budget=size)
+
+
+class Relaying(NamedTuple):
+    """How requests are relayed to the origin, on either lane."""
+
+    origin: str | Origins
+    make_engine: Callable[[], Engine]
+    forwarding: config.Forwarding
+    caching: config.Caching | None
+
+
+def origins_of(urls: tuple[str, ...], options: Mapping[str, Any]) -> Relaying:
+    """What the options say of it; `urls` are those of the origin."""
+    with errors_of_options(others="--origin"):
+        origin = urls[0] if len(urls) == 1 else Origins(urls)
+        timeouts = config.Timeouts(**{name: options[f"{name}_timeout"] for name in TIMEOUTS})
+        make_engine = engine_of(options, timeouts)
+        forwarding = config.Forwarding(
+            x_forwarded=not options["forwarded"],
+            forwarded=options["forwarded"],
+            trust_incoming=options["trust_forwarded"],
+            preserve_host=options["preserve_host"],
+        )
+        caching = None if options["cache"] is None else config.Caching(stale_if_error=options["cache_stale"])
+        return Relaying(origin, make_engine, forwarding, caching)
+
+
+def relaying(urls: tuple[str, ...], front: Front, options: Mapping[str, Any]) -> Coroutine[Any, Any, None]:
+    """Have the engine alone relay to the origin. Settings are checked now."""
+    origin, make_engine, forwarding, caching = origins_of(urls, options)
+    with errors_of_options(others="--origin"):
+        spec = native.relay_of_all(origin, forwarding, caching)
+
+    async def run() -> None:
+        engine = make_engine()
+        async with operated(engine, front.control):
+            await native.serve(
+                spec,
+                front.listen,
+                engine=engine,
+                edge=front.edge,
+                drain=options["drain"],
+                access_log=front.access_log,
+                status=front.status,
+                ready=tell_where,
+            )
+
+    return run()
+
+
+@asynccontextmanager
+async def operated(engine: Engine | None, control: Path | None) -> AsyncIterator[None]:
+    """Serve the cache of `engine` on the socket `control` within the block; close `engine` after it."""
+    try:
+        async with AsyncExitStack() as stack:
+            if control is not None and engine is not None and engine.cache is not None:
+                from .web.control import controlling  # noqa: PLC0415 (it is an application of aiohttp's)
+
+                await stack.enter_async_context(controlling(engine.cache, control))
+            yield
+    finally:
+        if engine is not None:
+            await engine.aclose()
+
+
+def tell_where(url: str, pages: str | None) -> None:
+    """Say where connections are accepted, and where the pages about the engine are."""
+    click.echo(f"listening on {url}", err=True)
+    if pages is not None:
+        click.echo(f"status on {pages}/penstock/", err=True)
