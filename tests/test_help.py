@@ -32,8 +32,8 @@ DATACLASSES = sorted(
     {
         value
         for module in MODULES
-        for value in vars(module).values()
-        if isinstance(value, type) and is_dataclass(value) and value.__name__ in module.__all__
+        for value in (getattr(module, name) for name in module.__all__)
+        if isinstance(value, type) and is_dataclass(value)
     },
     key=lambda cls: f"{cls.__module__}.{cls.__name__}",
 )

@@ -6,6 +6,7 @@ from typing import Any
 from yarl import URL
 
 from . import _arguments, _native
+from ._field_docs import document
 from ._shared import Shared, shared
 from .exceptions import make_error
 from .stats import DiskStats
@@ -181,3 +182,6 @@ class Cache(Shared):
 def _text(url: str | URL) -> str:
     """As requests for it are sent: what is ASCII goes as it is."""
     return str(url) if isinstance(url, URL) or url.isascii() else str(URL(url))
+
+
+document(globals()[name] for name in __all__)

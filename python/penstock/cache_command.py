@@ -1,6 +1,5 @@
 """`penstock cache`: looks at the cache of a running `penstock serve`, and purges it, through its control socket."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any, Final
@@ -113,7 +112,10 @@ def _ask(control: Path, method: str, path: str, **options: Any) -> dict[str, Any
     Raises:
         ClickException: it cannot be asked, or does not do it.
     """
-    import aiohttp  # noqa: PLC0415 (`penstock serve` has this command too, and does without)
+    # `penstock serve` has this command too, and does without.
+    import asyncio  # noqa: PLC0415
+
+    import aiohttp  # noqa: PLC0415
 
     asked = options.get("json") or options.get("params") or {}
 

@@ -1,34 +1,27 @@
 """The `penstock` command.
 
-Reads arguments, sets up logging and the event loop, and has `cli_serving`, `cli_application` or `penstock.demo` do the
-work. A command imports only what it needs, because a process keeps all of it in memory. Wrong arguments are reported in
-one line with exit status 2; a failure at the start has exit status 1. Every default comes from `penstock.config`.
+Reads arguments, and has `cli_serving`, `cli_application` or `penstock.demo` do the work. A command imports only what
+it needs, because a process keeps all of it in memory. Wrong arguments are reported in one line with exit status 2; a
+failure at the start has exit status 1. Every default comes from `penstock.config`.
 """
 
-import asyncio
-from collections.abc import Coroutine, Mapping
-from contextlib import closing
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final
 
 import click
 from click.core import ParameterSource
 
-from . import __version__, config
+from . import __version__, _no_tls, config
 from .cache_command import cache, control_path
 from .cli_options import (
     TIMEOUTS,
     address,
     address_for_browsers,
-    errors_of_names,
-    failure,
     listen_option,
     seconds,
     timeout_options,
 )
-from .cli_serving import front_of, relaying
-from .exceptions import PenstockError
-from .serving.startup import log_to_stderr, loop_factory
 
 __all__ = ["main"]
 
@@ -245,22 +238,27 @@ def serve(
     Exit status: 0 after a signal, 1 if serving could not begin, 2 for wrong arguments.
     """  # noqa: D301 (click keeps the lines after a backspace as they are)
     _check_options(ctx, app, origin, options)
-    log_to_stderr(log_level)
-    front = front_of(listen, options)
-    if app is None and options["lane"] == "native":
-        work = relaying(origin, front, options)
+    is_native = app is None and options["lane"] == "native"
+    if is_native and not uvloop and options["control"] is None:
+        _no_tls.import_asyncio()
+    from . import cli_serving as serving  # noqa: PLC0415 (the library, with asyncio)
+
+    serving.log_to_stderr(log_level)
+    front = serving.front_of(listen, options)
+    if is_native:
+        work = serving.relaying(origin, front, options)
         # The loop has signals to wait for, and no request: uvloop would cost 2 MB for nothing.
         uvloop = bool(uvloop)
     else:
-        from . import cli_application as serving  # noqa: PLC0415 (aiohttp, which takes 15 MB)
+        from . import cli_application as application  # noqa: PLC0415 (aiohttp, which takes 15 MB)
 
         if app is not None and options["workers"] is not None:
-            work = serving.in_workers(app, front, log_level, uvloop, options)
+            work = application.in_workers(app, front, log_level, uvloop, options)
         else:
-            make = serving.of_name(app) if app is not None else serving.of_origin(origin, options)
-            work = serving.in_this_process(make, front, options["drain"])
+            make = application.of_name(app) if app is not None else application.of_origin(origin, options)
+            work = application.in_this_process(make, front, options["drain"])
     pages = None if front.status is None else front.status.place()
-    _run(work, uvloop, {"--listen": listen, "--status-listen": pages})
+    serving.run(work, uvloop, {"--listen": listen, "--status-listen": pages})
 
 
 def _check_options(
@@ -299,16 +297,8 @@ def _refuse(ctx: click.Context, names: frozenset[str], why: str) -> None:
 @_uvloop_option
 def demo(listen: tuple[str, int], uvloop: bool | None) -> None:
     """Show penstock at work: live video and a token stream through the gateway, in a browser."""
-    from .demo import run  # noqa: PLC0415 (its media and pages are of no use to the other commands)
+    # The library, and media and pages that are of no use to the other commands.
+    from . import cli_serving as serving  # noqa: PLC0415
+    from .demo import run  # noqa: PLC0415
 
-    _run(run(*listen), uvloop, {"--listen": listen})
-
-
-def _run(work: Coroutine[Any, Any, None], uvloop: bool | None, listens: Mapping[str, object]) -> None:
-    with closing(work), errors_of_names():
-        factory = loop_factory(uvloop)
-        try:
-            with asyncio.Runner(loop_factory=factory) as runner:
-                runner.run(work)
-        except (OSError, PenstockError) as error:
-            raise click.ClickException(failure(error, listens)) from error
+    serving.run(run(*listen), uvloop, {"--listen": listen})

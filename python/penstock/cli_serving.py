@@ -1,22 +1,35 @@
-"""What `penstock serve` makes of its options, whatever it serves; and its work where the engine relays alone.
+"""What `penstock serve` makes of its options, whatever it serves, its loop, and its work where the engine relays alone.
 
 That needs no aiohttp, which would double the memory of the process. `cli_application` has what does.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
 from . import config
-from .cli_options import TIMEOUTS, errors_of_options
+from .cli_options import TIMEOUTS, errors_of_names, errors_of_options, failure
 from .engine import Engine
+from .exceptions import PenstockError
 from .origins import Origins
 from .serving import origin as native
+from .serving.startup import log_to_stderr, loop_factory
 
-__all__ = ["Front", "engine_of", "front_of", "operated", "origins_of", "relaying", "tell_where"]
+__all__ = [
+    "Front",
+    "engine_of",
+    "front_of",
+    "log_to_stderr",
+    "operated",
+    "origins_of",
+    "relaying",
+    "run",
+    "tell_where",
+]
 
 
 class Front(NamedTuple):
@@ -105,7 +118,7 @@ def relaying(urls: tuple[str, ...], front: Front, options: Mapping[str, Any]) ->
     with errors_of_options(others="--origin"):
         spec = native.relay_of_all(origin, forwarding, caching)
 
-    async def run() -> None:
+    async def serve() -> None:
         engine = make_engine()
         async with operated(engine, front.control):
             await native.serve(
@@ -119,7 +132,7 @@ def relaying(urls: tuple[str, ...], front: Front, options: Mapping[str, Any]) ->
                 ready=tell_where,
             )
 
-    return run()
+    return serve()
 
 
 @asynccontextmanager
@@ -142,3 +155,14 @@ def tell_where(url: str, pages: str | None) -> None:
     click.echo(f"listening on {url}", err=True)
     if pages is not None:
         click.echo(f"status on {pages}/penstock/", err=True)
+
+
+def run(work: Coroutine[Any, Any, None], uvloop: bool | None, listens: Mapping[str, object]) -> None:
+    """Run `work` to its end on a loop of its own. `listens` has the options of addresses, with their values."""
+    with closing(work), errors_of_names():
+        factory = loop_factory(uvloop)
+        try:
+            with asyncio.Runner(loop_factory=factory) as runner:
+                runner.run(work)
+        except (OSError, PenstockError) as error:
+            raise click.ClickException(failure(error, listens)) from error

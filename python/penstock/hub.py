@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Self, TypeVar
 
 from . import _arguments, _native
+from ._field_docs import document
 from ._shared import Shared, shared
 from .config import History, KafkaLog, RedisLog, Subscriptions, parse_size
 from .engine import Engine, default_engine
@@ -441,3 +442,6 @@ def _open(log: RedisLog | KafkaLog, history: History) -> tuple[Source, Log | Non
 
 def check_topic(topic: object) -> None:
     _arguments.text("topic", topic, "'chat/7'", optional=False)
+
+
+document(globals()[name] for name in __all__)

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 from yarl import URL
 
 from . import _arguments, _native
+from ._field_docs import document
 from ._shared import Shared, shared
 from .config import Check, Health, Origin, Retries
 from .exceptions import make_error
@@ -292,3 +293,6 @@ def _members(origins: tuple[Origin, ...], parts: list[Place]) -> list[tuple[_nat
         )
         for origin, part in zip(origins, parts, strict=True)
     ]
+
+
+document(globals()[name] for name in __all__)

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from ._field_docs import document
+
 __all__ = [
     "DecisionStats",
     "DiskStats",
@@ -251,3 +253,6 @@ class InspectionStats:
     """Between two tokens of a stream that followed one another."""
     totals: Histogram
     """From when the origin was asked to the end of the stream."""
+
+
+document(globals()[name] for name in __all__)

@@ -15,10 +15,10 @@ import penstock
 from penstock import config, tokens
 from penstock.exceptions import make_error
 from penstock.origins import Place
+from penstock.serving.relay_spec import HeaderEdits
 from penstock.stats import Timings
 from penstock.web import Inspected, RelayEnd
 from penstock.web.decisions import Allow, Deny
-from penstock.serving.relay_spec import HeaderEdits
 from penstock.workers import messages, plans, shapes
 from penstock.workers.descriptions import Code, Reference, SpecDescription
 from penstock.workers.ends import Account, Ended, Orphan

@@ -8,8 +8,8 @@ import pytest
 
 import penstock
 from penstock import Hub, Origins, _native, config
-from penstock.web import Gateway
 from penstock.serving.relay_spec import HeaderEdits, RelaySpec
+from penstock.web import Gateway
 from penstock.workers import messages, plans
 from penstock.workers.descriptions import Reference, SpecDescription
 from support.family import Family

@@ -9,11 +9,11 @@ from aiohttp import web
 
 import penstock
 from penstock import Hub, Origins, config
+from penstock.serving.relay_spec import RelaySpec
 from penstock.testing import ScriptedOrigin
 from penstock.tokens import Jwks, Jwt, Key, SignedUrl
 from penstock.web import Gateway, NativeRequest, RelayEnd
 from penstock.web.native import NativeRoute
-from penstock.serving.relay_spec import RelaySpec
 from penstock.web.topics import TopicsRoute
 from penstock.workers import messages
 from penstock.workers.descriptions import Code, Reference, SpecDescription

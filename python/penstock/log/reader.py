@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from penstock import _native
+from penstock._field_docs import document
 from penstock._limited_log import LimitedLog
 from penstock.exceptions import PenstockError, make_error
 from penstock.stream import FrameStream
@@ -464,3 +465,6 @@ def _skipped(name: str, entry: Entry) -> None:
         entry.position,
         name,
     )
+
+
+document((LogStats,))
