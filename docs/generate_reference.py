@@ -268,7 +268,7 @@ def hub_page() -> str:
         f"# Topics\n\n{module_doc(found[''])}\n"
         + sections("penstock", {**found, "Hub": whole}, ["Hub", "HubStats", "TopicStats", "HubCounts"])
         + "\n"
-        + sections("penstock", parse("log/reader.py"), ["LogStats"])
+        + sections("penstock", parse("log/interface.py"), ["LogStats"])
         + "\n"
         + sections("penstock.web", parse("web/topics.py"), ["TopicsRoute"])
     )

@@ -72,11 +72,13 @@ async def test_it_has_aiohttp_where_its_lane_or_its_control_socket_needs_that(tm
     assert "penstock.web.gateway" in by_lane
 
 
-async def test_an_application_in_one_process_has_nothing_of_workers(tmp_path: Path) -> None:
+async def test_an_application_has_nothing_of_workers_tokens_or_logs_that_it_does_not_use(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "small.py").write_text(APP)
     found = await imported("small:app", directory=tmp_path)
     assert {"aiohttp", "ssl", "penstock.web.site"} <= found
-    assert "penstock.workers" not in found
+    assert not {"penstock.workers", "penstock.tokens", "penstock.log.reader"} & found
 
 
 def test_the_package_has_what_is_used_of_it_alone() -> None:

@@ -238,6 +238,11 @@ def error_codes() -> tuple[ErrorCode, ...]:
     return tuple(_rows().values())
 
 
+def code_of(name: str) -> ErrorCode:
+    """The row of one of them."""
+    return _rows()[name]
+
+
 @cache
 def _rows() -> dict[str, ErrorCode]:
     # Imported on first use: the native module looks `from_native` up here; neither needs the other to load.

@@ -8,7 +8,7 @@ events that followed, once and in order; where the hub cannot show that, a `pens
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from . import _arguments, _native
 from ._field_docs import document
@@ -17,8 +17,11 @@ from .config import History, KafkaLog, RedisLog, Subscriptions, parse_size
 from .engine import Engine, default_engine
 from .exceptions import PenstockError, make_error
 from .framing import Events, native_framing
-from .log import Event, Log, LogStats, Reader, Source
+from .log import Event, Log, LogStats, Source
 from .stream import FrameStream, Response
+
+if TYPE_CHECKING:
+    from .log.reader import Reader
 
 T = TypeVar("T")
 
@@ -126,7 +129,7 @@ class BaseHub(Shared):
         if self._parent is not None:
             self._parent.keep(self)
         if log is not None and self._parent is None:
-            self._reader = Reader(self.native_hub, *_open(log, history), longest_wait=log.longest_wait)
+            self._reader = _reader(self.native_hub, log, history)
 
     def _declaration(self) -> dict[str, Any]:
         return self._said
@@ -199,7 +202,7 @@ class BaseHub(Shared):
             self._publish(self._reader, topic, Event(text, event, id, key, milliseconds))
         )
 
-    async def _publish(self, reader: Reader, topic: str, event: Event) -> str:
+    async def _publish(self, reader: "Reader", topic: str, event: Event) -> str:
         if self._delivers_alone and not reader.is_ready:
             reader.deliver(topic, event)
             return ""
@@ -419,6 +422,12 @@ class BaseHub(Shared):
                 "HUB_UNAVAILABLE", "the hub has not been entered (async with hub), and follows no log yet"
             )
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+
+def _reader(hub: _native.Hub, log: RedisLog | KafkaLog, history: History) -> "Reader":
+    from .log.reader import Reader  # noqa: PLC0415 (most hubs share nothing)
+
+    return Reader(hub, *_open(log, history), longest_wait=log.longest_wait)
 
 
 def _open(log: RedisLog | KafkaLog, history: History) -> tuple[Source, Log | None]:

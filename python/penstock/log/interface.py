@@ -8,11 +8,24 @@ that nothing is missing between the two. A log is a source that a hub publishes 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
+from penstock._field_docs import document
 from penstock.exceptions import PenstockError, make_error
 
-__all__ = ["NOTHING", "Entry", "Event", "Feed", "History", "Log", "Page", "Source", "order", "unavailable"]
+__all__ = [
+    "NOTHING",
+    "Entry",
+    "Event",
+    "Feed",
+    "History",
+    "Log",
+    "LogStats",
+    "Page",
+    "Source",
+    "order",
+    "unavailable",
+]
 
 NOTHING: Final = "0-0"
 """The position before all others."""
@@ -154,3 +167,32 @@ def unavailable(what: str, error: BaseException) -> PenstockError:
     """The error for what a log, or the way there, has failed."""
     text = "it did not answer in time" if isinstance(error, TimeoutError) and not str(error) else str(error)
     return make_error("HUB_UNAVAILABLE", f"{what}: {text or type(error).__name__}")
+
+
+@dataclass(frozen=True, slots=True)
+class LogStats:
+    """How a hub fares with the log that it shares."""
+
+    state: Literal["ready", "away"]
+    """Away: it cannot be reached, or has not been yet."""
+    error: str | None
+    """Why it is away."""
+    topics: int
+    """Topics that are followed."""
+    behind: int
+    """Those of them that wait for room in the hub's memory, or for what they lack."""
+    published: int
+    """Events that it has confirmed."""
+    refused: int
+    """Events that it has not: publishing failed."""
+    delivered: int
+    """Events that went to this hub's subscribers alone, while it was away."""
+    received: int
+    """Entries that came from it, of this hub's own events as well."""
+    gaps: int
+    """Times that a topic's entries did not follow on what was there."""
+    connections: int
+    """Times that it was connected to."""
+
+
+document((LogStats,))

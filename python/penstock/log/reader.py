@@ -11,19 +11,17 @@ import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from penstock import _native
-from penstock._field_docs import document
 from penstock._limited_log import LimitedLog
 from penstock.exceptions import PenstockError, make_error
 from penstock.stream import FrameStream
 
 from .feeder import Feeder, begin_feed
-from .interface import NOTHING, Entry, Event, Log, Source, order
+from .interface import NOTHING, Entry, Event, Log, LogStats, Source, order
 
-__all__ = ["LogStats", "Reader"]
+__all__ = ["Reader"]
 
 _LOG: Final = logging.getLogger("penstock.hub")
 # For what others that publish to the log can cause.
@@ -44,32 +42,6 @@ _TURN: Final = 1.0
 
 # The first wait before a log is tried again; each is twice the last, up to what is configured.
 _SOONEST: Final = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class LogStats:
-    """How a hub fares with the log that it shares."""
-
-    state: Literal["ready", "away"]
-    """Away: it cannot be reached, or has not been yet."""
-    error: str | None
-    """Why it is away."""
-    topics: int
-    """Topics that are followed."""
-    behind: int
-    """Those of them that wait for room in the hub's memory, or for what they lack."""
-    published: int
-    """Events that it has confirmed."""
-    refused: int
-    """Events that it has not: publishing failed."""
-    delivered: int
-    """Events that went to this hub's subscribers alone, while it was away."""
-    received: int
-    """Entries that came from it, of this hub's own events as well."""
-    gaps: int
-    """Times that a topic's entries did not follow on what was there."""
-    connections: int
-    """Times that it was connected to."""
 
 
 class _Topic:
@@ -465,6 +437,3 @@ def _skipped(name: str, entry: Entry) -> None:
         entry.position,
         name,
     )
-
-
-document((LogStats,))

@@ -16,12 +16,13 @@ from typing import Final, Literal, get_args
 from yarl import URL
 
 from penstock import _native
+from penstock._awaited import await_at_start
 from penstock.config import Timeouts
 from penstock.config.checks import bad, count, flag, parse_size, put, seconds, sequence, size
 from penstock.engine import Engine
 from penstock.exceptions import PenstockError, make_error
 
-__all__ = ["ALGORITHMS", "Algorithm", "Jwks", "first_keys", "keep_fetched"]
+__all__ = ["ALGORITHMS", "Algorithm", "Jwks", "keep_fetched"]
 
 Algorithm = Literal[
     "HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"
@@ -98,15 +99,6 @@ def keep_fetched(handle: _native.Jwt, source: Jwks, engine: Engine) -> None:
     fetcher.fetch()
 
 
-async def first_keys(loop: asyncio.AbstractEventLoop) -> None:
-    """Wait for the keys that are being fetched on `loop`, or for their failure, so that a site begins with them."""
-    tasks = [
-        fetcher.task for fetcher in _fetchers.values() if fetcher.task is not None and fetcher.loop is loop
-    ]
-    if tasks:
-        await asyncio.wait(tasks)
-
-
 class _Fetcher:
     """Fetches the keys of one verifier. It keeps neither that nor the engine."""
 
@@ -128,6 +120,7 @@ class _Fetcher:
         if self.task is None:
             self.task = self.loop.create_task(self._fetch())
             self.task.add_done_callback(self._done)
+            await_at_start(self.task)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self.task = None

@@ -11,7 +11,7 @@ from typing import Final
 
 from aiohttp import web
 
-from penstock.exceptions import PenstockError, error_codes
+from penstock.exceptions import PenstockError, code_of
 
 # Long enough for a burst to pass, short enough that no client gives up.
 _RETRY_AFTER: Final = "1"
@@ -23,7 +23,7 @@ def status_for(error: PenstockError) -> HTTPStatus:
     502 to 504 for the origin's failures; 400 to 431, 501 or 505 for what the client sent (RFC 9110, section
     15, and RFC 6585); else 500. The engine's table of codes has them.
     """
-    return HTTPStatus(_ROWS[error.name].status)
+    return HTTPStatus(code_of(error.name).status)
 
 
 def problem_response(
@@ -40,7 +40,7 @@ def problem_response(
         "type": "about:blank",
         "title": HTTPStatus(status).phrase if known else "Refused",
         "status": int(status),
-        "detail": detail or _ROWS[error.name].meaning,
+        "detail": detail or code_of(error.name).meaning,
         "code": f"0x{error.code:03X}",
         "name": error.name,
         "retryable": error.retryable,
@@ -56,6 +56,3 @@ def problem_response(
         content_type="application/problem+json",
         headers=headers,
     )
-
-
-_ROWS: Final = {row.name: row for row in error_codes()}

@@ -15,11 +15,11 @@ from aiohttp import web
 from yarl import URL
 
 from penstock import _arguments
+from penstock._awaited import awaited_at_start
 from penstock.config import Edge, Status
 from penstock.engine import Engine, default_engine
 from penstock.metrics import Pages
 from penstock.serving.listener import Listening, Where, make_lane
-from penstock.tokens.jwks import first_keys
 
 from .access import lines_of
 from .handler import handler_factory
@@ -147,7 +147,7 @@ class Site(web.BaseSite):
         logger, own = lines_of(server)
         lane = make_lane(engine, handler_factory(server, engine, logs=own), edge, self._where.unix())
         routes = [] if app is None else native_routes(app, engine)
-        await first_keys(loop)
+        await awaited_at_start(loop)
         log = self._access_log or logger
         listening = Listening(engine, lane, edge, routes, log, self._status, own_log=own)
         listening.tell = self.tell

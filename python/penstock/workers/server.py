@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from penstock import _native
+from penstock._awaited import awaited_at_start
 from penstock.config import Edge, Status, Workers, parse_size
 from penstock.engine import Engine
 from penstock.exceptions import make_error
 from penstock.serving.listener import Listening, Where, make_lane
 from penstock.serving.shutdown import last_act, say_waiting, stop_signal
-from penstock.tokens.jwks import first_keys
 from penstock.web.runner_settings import edge_as_told
 
 from .declarations import Declarations
@@ -157,7 +157,7 @@ class Front:
         """
         self._check(registration.connections)
         routes = self.declarations.routes(registration)
-        await first_keys(asyncio.get_running_loop())
+        await awaited_at_start(asyncio.get_running_loop())
 
         def switch() -> None:
             self._site.set_routes(routes)
