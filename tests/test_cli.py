@@ -121,6 +121,18 @@ async def test_an_idle_process_ends_without_waiting() -> None:
         client.abort()
 
 
+@pytest.mark.parametrize("head", ["GET /a/../b HTTP/1.1", "GET /%2e%2e HTTP/1.1", "OPTIONS * HTTP/1.1"])
+async def test_what_no_route_takes_is_refused_without_an_application(head: str) -> None:
+    async with ScriptedOrigin(respond(OK)) as origin, serve("--origin", origin.url) as running:
+        client = await RawClient.connect(running.port)
+        await client.send(f"{head}\r\nHost: a\r\n\r\n".encode())
+        answered = await client.head()
+        assert answered.status == 404
+        assert b'"NO_ROUTE"' in await client.body(answered)
+        client.abort()
+        assert origin.connections == []
+
+
 async def test_several_origins_stand_in_for_one_another() -> None:
     async with ScriptedOrigin(respond(OK)) as one:
         with refusing() as two:
