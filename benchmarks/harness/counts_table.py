@@ -29,7 +29,7 @@ MOST = {
     "calls": (0.005, 0.1),
     "wakeups": (0.0, 0.05),
 }
-# What instructions depend on besides penstock: of all rows, and of those that the event loop has a part in.
+# What instructions depend on besides penstock: of all rows, and of rows that have an event loop.
 TOOLS = ("rustc", "libc", "valgrind")
 LOOP_TOOLS = ("python", "aiohttp", "uvloop")
 # By how much instructions may differ between builds that should be alike (arbitrary): one for all Pythons (abi3) takes

@@ -114,21 +114,20 @@ class Gateway(Shared):
             raise make_error("BAD_CONFIGURATION", f"prefix is {prefix!r}; it must be like '/live'")
         if unix is not None and isinstance(origin, Origins):
             raise make_error("BAD_CONFIGURATION", "unix is of a single origin; of several each has its own")
+        unix = None if unix is None else os.fspath(unix)
         self._said: Final = {
             "origin": origin,
             "forwarding": forwarding,
             "timeouts": timeouts,
             "prefix": prefix,
             "max_event": max_event,
-            "unix": None if unix is None else os.fspath(unix),
+            "unix": unix,
             "caching": caching,
             "events": events,
             "inspect": inspect,
         }
-        self._origin = place_of(origin)
-        self._engine = engine
-        self._prefix = prefix
-        self._unix = None if unix is None else os.fspath(unix)
+        self._origin, self._engine, self._prefix = place_of(origin), engine, prefix
+        self._unix = unix
         self._framing = Events(max_frame=max_event, blocks=True)
         self._events = events
         self._policies: dict[EventRelay, _native.EventPolicy] = {}

@@ -114,7 +114,7 @@ async def _respond(self: Any, message: RawRequestMessage, started: asyncio.Task[
         self.force_close()
         raise
     finally:
-        request._task = None  # noqa: SLF001
+        request._task = None
         if self._task_handler is task:
             self._task_handler = started
         _rest(self, waiter)
@@ -151,11 +151,11 @@ def _saying(cls: type[web.RequestHandler], engine: Engine, *, is_known: bool) ->
             return
         # finish_response logs what it could not send, too; and a handler's own error is current while the answer to
         # it is sent.
-        if isinstance(sys.exception(), ConnectionError) and not response._eof_sent:  # noqa: SLF001
+        if isinstance(sys.exception(), ConnectionError) and not response._eof_sent:
             return
         # After this the protocol belongs to another request: a handler that keeps this one cannot write through it.
         kept: Any = request
-        kept._protocol = kept._payload_writer._protocol = _OVER  # noqa: SLF001
+        kept._protocol = kept._payload_writer._protocol = _OVER
         # What makes aiohttp wait for another request; else it closes, as it does by itself with a timeout of 0.
         free = bool(response.keep_alive and not self._close and self._keepalive_timeout)
         transport.end_response(free)
@@ -170,7 +170,7 @@ def _saying(cls: type[web.RequestHandler], engine: Engine, *, is_known: bool) ->
             """Send the rest of a response, or in one step one that is small and whole."""
             # What was handed over has ended, and aiohttp would find nothing to do.
             has_ended = getattr(response, "_eof_sent", False) or send_plain(request, response)
-            if has_ended and not self._upgraded and request._post is None:  # noqa: SLF001
+            if has_ended and not self._upgraded and request._post is None:
                 self.log_access(request, response, start_time)
                 return _finished(response)
             rest: Awaitable[tuple[Any, bool]] = finish(self, request, response, start_time)
@@ -194,7 +194,7 @@ def handler_factory(
         handler = server()
         if not logs:
             handler.access_logger = None
-            handler._logging_enabled = False  # noqa: SLF001 (which says whether it takes times)
+            handler._logging_enabled = False
         kind = (type(handler), _is_known(handler))
         if kind not in classes:
             classes[kind] = _saying(kind[0], engine, is_known=kind[1])

@@ -26,12 +26,12 @@ _TOLD: Final = (hdrs.CONTENT_LENGTH, hdrs.TRANSFER_ENCODING)
 
 def send_plain(request: web.BaseRequest, response: web.StreamResponse) -> bool:
     """Send `response` to `request` if it is small and whole. False: aiohttp must, and nothing has been done."""
-    writer: Any = request._payload_writer  # noqa: SLF001
+    writer: Any = request._payload_writer
     plain: Any = response
     if type(plain) is not web.Response or not _is_plain(request, plain, writer):
         return False
-    headers: CIMultiDict[str] = plain._headers  # noqa: SLF001
-    body: Any = plain._body or b""  # noqa: SLF001
+    headers: CIMultiDict[str] = plain._headers
+    body: Any = plain._body or b""
     size = len(body)
     headers[hdrs.CONTENT_LENGTH] = str(size)
     if size:
@@ -39,32 +39,32 @@ def send_plain(request: web.BaseRequest, response: web.StreamResponse) -> bool:
     if hdrs.DATE not in headers:
         headers[hdrs.DATE] = rfc822_formatted_time()
     headers.setdefault(hdrs.SERVER, SERVER_SOFTWARE)
-    if plain._keep_alive is None:  # noqa: SLF001
-        plain._keep_alive = request.keep_alive  # noqa: SLF001
-    if not plain._keep_alive and hdrs.CONNECTION not in headers:  # noqa: SLF001
+    if plain._keep_alive is None:
+        plain._keep_alive = request.keep_alive
+    if not plain._keep_alive and hdrs.CONNECTION not in headers:
         headers[hdrs.CONNECTION] = "close"
-    head = _serialize_headers(f"HTTP/1.1 {plain._status} {plain._reason}", headers)  # noqa: SLF001
+    head = _serialize_headers(f"HTTP/1.1 {plain._status} {plain._reason}", headers)
     writer.transport.write(head + body)
     writer.length = size
-    writer.buffer_size = writer.output_size = plain._body_length = len(head) + size  # noqa: SLF001
-    writer._headers_written = writer._eof = plain._eof_sent = True  # noqa: SLF001
+    writer.buffer_size = writer.output_size = plain._body_length = len(head) + size
+    writer._headers_written = writer._eof = plain._eof_sent = True
     return True
 
 
 def _is_plain(request: web.BaseRequest, response: Any, writer: Any) -> bool:
-    body, headers, transport = response._body, response._headers, writer.transport  # noqa: SLF001
+    body, headers, transport = response._body, response._headers, writer.transport
     return (
         not (transport is None or transport.is_closing())
         and (body is None or (type(body) is bytes and len(body) <= _MOST))
-        and response._status >= 200  # noqa: PLR2004, SLF001 (a final response)
-        and response._status not in _NO_CONTENT  # noqa: SLF001
-        and not (response._eof_sent or response._payload_writer or response._cookies)  # noqa: SLF001
-        and not (response._chunked or response._compression or response._compressed_body)  # noqa: SLF001
-        and request._version == HttpVersion11  # noqa: SLF001
-        and request._method != hdrs.METH_HEAD  # noqa: SLF001
+        and response._status >= 200  # noqa: PLR2004 (a final response)
+        and response._status not in _NO_CONTENT
+        and not (response._eof_sent or response._payload_writer or response._cookies)
+        and not (response._chunked or response._compression or response._compressed_body)
+        and request._version == HttpVersion11
+        and request._method != hdrs.METH_HEAD
         and type(request) is web.Request
         and type(writer) is StreamWriter
-        and not (writer._on_headers_sent or writer._on_chunk_sent or writer.on_body_write)  # noqa: SLF001
+        and not (writer._on_headers_sent or writer._on_chunk_sent or writer.on_body_write)
         and not writer.output_size
         and not any(name in headers for name in _TOLD)
         and not has_signals(request)

@@ -84,7 +84,7 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
         gone = client_gone(request, None)
         _asked(request, order).tell(order.on_complete, (None, 0, None, gone))
         raise asyncio.CancelledError from gone
-    # Each `await` on the way is a frame more to resume: of the phases only those that wait are coroutines.
+    # Each `await` on the way is a frame more to resume: a phase is a coroutine only if it waits.
     under_way = _Relay(request, order, transport)
     try:
         return await under_way.run()

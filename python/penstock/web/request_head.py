@@ -56,7 +56,7 @@ class _Fields(NamedTuple):
     headers: CIMultiDictProxy[str]
     raw_headers: tuple[tuple[bytes, bytes], ...]
     keeps_alive: bool | None
-    """What the field Connection says; None if there is none."""
+    """What the field Connection says; None without one."""
 
 
 def plain_request(head: bytes) -> RawRequestMessage | None:

@@ -82,6 +82,24 @@ impl Awaitable {
         self.run_bytes.store(0, Ordering::Relaxed);
     }
 
+    /// `first` and the frames that are ready after it, `most` in all.
+    fn batch<'py>(
+        &self,
+        stream: &Stream,
+        first: Delivery,
+        most: usize,
+        py: Python<'py>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let frames = PyList::empty(py);
+        let mut next = Some(first);
+        while let Some(delivery) = next {
+            self.ran(delivery.len());
+            frames.append(Bound::new(py, Frame::new(delivery))?)?;
+            next = if frames.len() < most { stream.take_ready() } else { None };
+        }
+        Ok(frames)
+    }
+
     fn poll(&self, py: Python<'_>, context: &mut Context<'_>) -> PyResult<Poll<()>> {
         match &self.want {
             Want::Frame(stream) => match stream.poll_next(context) {
@@ -95,14 +113,7 @@ impl Awaitable {
             },
             Want::Batch(stream, most) => {
                 let Poll::Ready(next) = stream.poll_next(context) else { return Ok(Poll::Pending) };
-                let frames = PyList::empty(py);
-                let mut next = Some(delivery(py, next)?);
-                while let Some(delivery) = next {
-                    self.ran(delivery.len());
-                    frames.append(Bound::new(py, Frame::new(delivery))?)?;
-                    next = if frames.len() < *most { stream.take_ready() } else { None };
-                }
-                stop_iteration(frames.as_any());
+                stop_iteration(self.batch(stream, delivery(py, next)?, *most, py)?.as_any());
                 Ok(Poll::Ready(()))
             }
             Want::Head(stream) => match stream.poll_head(context) {

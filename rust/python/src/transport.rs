@@ -266,18 +266,17 @@ impl Core {
             if let Some(slot) = &state.slot {
                 far.listen(slot.waker());
             }
-            let (tunnel, lingers, ended, goes_on) = (false, false, false, None);
             state.exchange = Some(Exchange {
                 far,
                 body,
                 has_body,
                 chunked,
-                tunnel,
-                lingers,
-                ended,
+                tunnel: false,
+                lingers: false,
+                ended: false,
                 socket,
                 edge,
-                goes_on,
+                goes_on: None,
             });
             state.reading = true;
             state.thread = thread;

@@ -85,8 +85,7 @@ async fn ask(
     admit(origins)?;
     let upload = body.gather(&origins.limits).await?;
     let started = clock::now();
-    let leased = origins.lease(place, endpoint, timeouts.queue, upload, request.is_proven).await;
-    let mut lease = match leased {
+    let mut lease = match origins.lease(place, endpoint, timeouts.queue, upload, request.is_proven).await {
         Ok(lease) => lease,
         Err(error) => return Err(Failed::before_sending(error, body)),
     };

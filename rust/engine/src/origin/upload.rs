@@ -75,7 +75,7 @@ impl Upload {
         upload
     }
 
-    /// The message that is being sent, begun anew if there is none.
+    /// The message that is being sent, or a new one.
     fn run(&mut self) -> &mut Outgoing {
         let message = match std::mem::replace(&mut self.state, State::Complete) {
             State::Running(message) => message,

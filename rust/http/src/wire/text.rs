@@ -89,7 +89,7 @@ pub fn is_one_of(name: &[u8], names: &[&str]) -> bool {
 }
 
 /// Whether two names are the same, ignoring case: eight bytes at a time, because the names of a relay's four heads are compared
-/// with those that mean something to it.
+/// with the names that mean something to it.
 #[inline]
 pub fn is_same_name(name: &[u8], other: &[u8]) -> bool {
     // Most names differ in their length: that is asked without a call.
@@ -109,7 +109,7 @@ fn has_same_letters(name: &[u8], other: &[u8]) -> bool {
     }
 }
 
-/// Eight bytes, in lower case those that are letters of ASCII.
+/// Eight bytes, of which letters of ASCII in lower case.
 #[inline]
 fn lowered(bytes: &[u8]) -> u64 {
     let word = bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
