@@ -144,7 +144,7 @@ async fn exchange(
     site.requests.fetch_add(1, Ordering::Relaxed);
     let _active = site.begin_exchange();
     let routes = site.routes();
-    let route = routes.find(incoming.method(), incoming.authority(), &incoming.origin_form());
+    let route = routes.find(incoming.method(), || incoming.authority(), &incoming.origin_form());
     let progress = Progress::new(site.tallies(route).of(thread));
     let (account, gate) = match route {
         Some(Service::Relay(route)) => {

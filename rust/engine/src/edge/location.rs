@@ -20,9 +20,9 @@ pub struct Pattern {
 
 impl Pattern {
     /// Whether a request for `path` of `host`, which has no port, matches.
-    pub(super) fn matches(&self, host: &str, path: &str) -> bool {
+    pub(super) fn matches<'a>(&self, host: impl Fn() -> &'a str, path: &str) -> bool {
         path.starts_with(self.prefix.as_str())
-            && self.host.as_ref().is_none_or(|name| name.eq_ignore_ascii_case(host))
+            && self.host.as_ref().is_none_or(|name| name.eq_ignore_ascii_case(host()))
     }
 }
 

@@ -143,11 +143,16 @@ impl Routes {
     ///
     /// A path with dot segments, plain or percent-encoded, matches none: the origin might take it for another that no
     /// route, or another one, was meant for.
-    pub(super) fn find(&self, method: &str, authority: &str, path: &str) -> Option<&Service> {
+    pub(super) fn find<'a>(
+        &self,
+        method: &str,
+        authority: impl Fn() -> &'a str,
+        path: &str,
+    ) -> Option<&Service> {
         if self.0.is_empty() || has_dot_segments(path) {
             return None;
         }
-        let host = without_port(authority);
+        let host = || without_port(authority());
         self.0.iter().find(|route| route.location().pattern.matches(host, path) && route.takes(method))
     }
 }

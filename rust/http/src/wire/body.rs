@@ -6,7 +6,7 @@
 
 use super::head::Head;
 use super::section;
-use super::text::{members, quoted, trim};
+use super::text::{is_same_name, members, quoted, trim};
 use penstock_error::{Code, Result};
 
 /// How a body is delimited, of a request or of a response (RFC 9112, section 6.3).
@@ -170,8 +170,8 @@ pub(super) fn persists<'a>(minor_version: u8, values: impl Iterator<Item = &'a [
     let (mut closes, mut keeps) = (false, minor_version == 1);
     for value in values {
         for member in members(value) {
-            closes |= member.eq_ignore_ascii_case(b"close");
-            keeps |= member.eq_ignore_ascii_case(b"keep-alive");
+            closes |= is_same_name(member, b"close");
+            keeps |= is_same_name(member, b"keep-alive");
         }
     }
     keeps && !closes

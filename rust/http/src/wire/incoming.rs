@@ -168,6 +168,11 @@ impl Incoming {
         self.text(&self.authority)
     }
 
+    /// As [`Incoming::authority`].
+    pub fn authority_bytes(&self) -> &[u8] {
+        &self.bytes[self.authority.clone()]
+    }
+
     /// Names as they were sent and values without surrounding whitespace, in their order.
     pub fn headers(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> + Clone {
         self.fields.iter().map(|field| (field.name(&self.bytes), field.value(&self.bytes)))
