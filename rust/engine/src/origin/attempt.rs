@@ -100,7 +100,7 @@ async fn ask(
         handshake,
         timings: Timings { queue: clock::since(started), ..Timings::default() },
         reused: true,
-        has_caller: request.has_caller(),
+        in_frames: request.in_frames,
     };
     loop {
         let again = body.again().filter(|_| is_idempotent(method));

@@ -32,8 +32,8 @@ pub(super) struct Terms<'a> {
     /// The times of the stages before.
     pub(super) timings: Timings,
     pub(super) reused: bool,
-    /// See [`Request::has_caller`](super::request::Request::has_caller).
-    pub(super) has_caller: bool,
+    /// See [`Request::in_frames`](super::request::Request::in_frames).
+    pub(super) in_frames: bool,
 }
 
 /// A response after its head: the head, and the bytes after it in the same read.

@@ -34,13 +34,8 @@ pub struct Request {
     pub is_proven: bool,
     /// Whether its failure is logged here, because no other code logs it.
     pub reports: bool,
-}
-
-impl Request {
-    /// Whether a caller gets the response, as it gets the error: how the body is cut into frames matters to it.
-    pub(super) fn has_caller(&self) -> bool {
-        !self.reports
-    }
+    /// The body goes to a reader of frames, for which each costs more than a read of the connection.
+    pub in_frames: bool,
 }
 
 /// The body of a request.

@@ -222,6 +222,7 @@ async fn begin(
         timeouts,
         is_proven,
         reports: false,
+        in_frames: false,
     });
     let origins = Arc::clone(&supplies.origins[thread]);
     match &relay.spec().caching {

@@ -152,6 +152,7 @@ pub(crate) fn request_to(method: &str, endpoint: Endpoint, body: RequestBody) ->
         timeouts: timeouts(),
         is_proven: true,
         reports: true,
+        in_frames: false,
     }
 }
 

@@ -500,6 +500,7 @@ impl Task<'_> {
             is_proven: self.site.is_proven(self.client),
             // Of a relay that a handler has handed over, the application's log says it.
             reports: self.target_at.is_none(),
+            in_frames: false,
         })
     }
 

@@ -86,7 +86,7 @@ impl<'a> HeadReader<'a> {
                     .readable(connection, timeouts.first_byte, Code::FirstByteTimeout, || progress.is_sent())
                     .await?;
             }
-            let is_first = buffer.is_none() && self.terms.has_caller;
+            let is_first = buffer.is_none() && self.terms.in_frames;
             let most = if is_first { connection.next_head() } else { usize::MAX };
             match reader.read_on(connection, &mut buffer, most).await? {
                 Read::Bytes { .. } => {

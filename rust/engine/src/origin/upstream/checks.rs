@@ -137,6 +137,7 @@ async fn check(policy: &CheckPolicy, member: &Member, origins: &Plain<Origins>) 
         },
         is_proven: true,
         reports: false,
+        in_frames: false,
     };
     let place = origins.place(&member.endpoint);
     let asked =

@@ -252,6 +252,7 @@ impl Wanted {
             timeouts: request.timeouts,
             is_proven: request.is_proven,
             reports: request.reports,
+            in_frames: request.in_frames,
         }
     }
 
