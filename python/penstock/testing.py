@@ -75,6 +75,11 @@ class _Wire(asyncio.StreamReaderProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._left.set()
         super().connection_lost(exc)
+        # Scripts do not wait for their connections to close: asyncio would log that nothing has asked how, and the log
+        # would keep the loop alive.
+        closed: asyncio.Future[None] = self._closed  # type: ignore[attr-defined]
+        if not closed.cancelled():
+            closed.exception()
 
 
 _Accept = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
