@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import web
 
@@ -83,6 +84,12 @@ OTHER: tuple[Callable[[], web.Response], ...] = (
     lambda: web.Response(body=bytearray(b"abc")),
     lambda: web.Response(text="a", headers={"X": "é"}),
 )
+
+
+@pytest.fixture(autouse=True)
+def this_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Newer releases are tried as well: these tests say whether they may be named in `handler`."""
+    monkeypatch.setattr(handler_module, "_KNOWN_RELEASE", aiohttp.__version__)
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
@@ -165,6 +172,25 @@ async def test_a_field_cannot_end_a_head(serve: Serve) -> None:
             await client.get()
             assert await in_time(client.reader.read(), "the end of the connection") == b""
             client.abort()
+
+
+@pytest.mark.parametrize("release", ["3.14.0", "3.15.0"])
+async def test_another_release_sends_its_own_responses(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, release: str
+) -> None:
+    def refused(*_: object) -> bool:
+        raise AssertionError
+
+    monkeypatch.setattr(handler_module, "__version__", release)
+    monkeypatch.setattr(handler_module, "send_plain", refused)
+    monkeypatch.setattr(handler_module, "plain_request", refused)
+
+    async def handler(_request: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    served = await serve(app_of(handler))
+    for _ in range(2):
+        assert (await ask(served.port, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")).endswith(b"ok")
 
 
 async def test_a_response_of_a_method_that_a_tool_has_replaced_is_made_by_it(

@@ -38,8 +38,9 @@ class _Over:
 _OVER: Final = _Over()
 # The attribute of a protocol's class that has the engine of its clients.
 _ENGINE: Final = "_penstock_engine"
-# The releases of aiohttp whose `start` does for a request what `_respond` does.
-_KNOWN_RELEASES: Final = ("3.14.",)
+# The release of aiohttp whose `start` does for a request what `_respond` does. Patch releases differ too: the writers of
+# 3.14.0 have other attributes.
+_KNOWN_RELEASE: Final = "3.14.5"
 # The methods of aiohttp's protocol that `_respond` stands for, or calls as `start` does.
 _OF_PROTOCOL: Final = (
     "_handle_request",
@@ -61,7 +62,7 @@ def _is_known(handler: web.RequestHandler) -> bool:
     Not if a subclass or a tool has put a method of its own in the place of one of aiohttp's, nor with limits on heads
     that `plain_request` does not apply.
     """
-    if not __version__.startswith(_KNOWN_RELEASES):
+    if __version__ != _KNOWN_RELEASE:
         return False
     for cls, names, module in (
         (type(handler), _OF_PROTOCOL, web_protocol),
