@@ -1,0 +1,132 @@
+//! What clients have to show (RFC 8446, section 4.4.2; RFC 5280, sections 5 and 6), and the policy as a digest.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use penstock_error::Result;
+use ring::digest::{self, SHA256};
+use rustls::RootCertStore;
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
+
+use crate::der::{INTEGER, Reader, SEQUENCE};
+use crate::files::{self, malformed, unusable};
+use crate::provider::provider;
+use crate::settings::{ClientAuth, TlsSettings};
+
+const AUTHORITIES: &str = "file of authorities";
+const REVOKED: &str = "list of revoked certificates";
+
+/// What clients have to show.
+#[derive(Debug, Clone)]
+pub(crate) struct Clients {
+    pub(crate) verifier: Arc<dyn ClientCertVerifier>,
+    /// Of all that decides who is let in. Sessions of two policies with one digest may be resumed in one another.
+    pub(crate) digest: [u8; 32],
+}
+
+impl Clients {
+    /// Reads authorities and lists.
+    ///
+    /// # Errors
+    /// `BAD_CONFIGURATION`.
+    pub(crate) fn load(settings: &TlsSettings, now: SystemTime) -> Result<Self> {
+        let Some(path) = settings.clients.authorities() else {
+            return Ok(Self {
+                verifier: WebPkiClientVerifier::no_client_auth(),
+                digest: digest(b"off", &mut []),
+            });
+        };
+        let mut authorities = authorities(path)?;
+        let mut roots = RootCertStore::empty();
+        for der in &authorities {
+            roots.add(der.clone()).map_err(|error| {
+                unusable(
+                    path,
+                    AUTHORITIES,
+                    &format!("holds a certificate that cannot be used ({error}): take it out"),
+                )
+            })?;
+        }
+        let lists = settings.revoked.as_deref().map_or(Ok(Vec::new()), |path| lists(path, now))?;
+        let mut parts: Vec<&[u8]> = authorities.iter().map(AsRef::as_ref).collect();
+        parts.extend(lists.iter().map(AsRef::as_ref));
+        let is_optional = matches!(settings.clients, ClientAuth::Optional { .. });
+        let digest = digest(if is_optional { b"optional" } else { b"required" }, &mut parts);
+        authorities.clear();
+        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
+        // A list that is out of date says nothing of a key that was stolen since: clients are refused then.
+        let builder = builder.with_crls(lists).enforce_revocation_expiration();
+        let builder = if is_optional { builder.allow_unauthenticated() } else { builder };
+        let verifier = builder.build().map_err(|error| {
+            unusable(
+                settings.revoked.as_deref().unwrap_or(path),
+                REVOKED,
+                &format!("cannot be used: {error}"),
+            )
+        })?;
+        Ok(Self { verifier, digest })
+    }
+}
+
+fn authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let text = files::read(path, AUTHORITIES)?;
+    let found = CertificateDer::pem_slice_iter(&text).collect::<std::result::Result<Vec<_>, _>>();
+    let found = found.map_err(|error| malformed(path, AUTHORITIES, &error))?;
+    if found.is_empty() {
+        return Err(unusable(
+            path,
+            AUTHORITIES,
+            "holds no certificate: it has to begin with BEGIN CERTIFICATE",
+        ));
+    }
+    Ok(found)
+}
+
+fn lists(path: &Path, now: SystemTime) -> Result<Vec<CertificateRevocationListDer<'static>>> {
+    let text = files::read(path, REVOKED)?;
+    let found =
+        CertificateRevocationListDer::pem_slice_iter(&text).collect::<std::result::Result<Vec<_>, _>>();
+    let found = found.map_err(|error| malformed(path, REVOKED, &error))?;
+    if found.is_empty() {
+        return Err(unusable(path, REVOKED, "holds no list: it has to begin with BEGIN X509 CRL"));
+    }
+    for list in &found {
+        let until = next_update(list).ok_or_else(|| {
+            unusable(
+                path,
+                REVOKED,
+                "is malformed, or does not say until when it holds: fetch it again, as PEM",
+            )
+        })?;
+        if until < now {
+            return Err(unusable(path, REVOKED, "is out of date: fetch it again"));
+        }
+    }
+    Ok(found)
+}
+
+/// Until when a list holds (RFC 5280, section 5.1.2.5).
+fn next_update(list: &[u8]) -> Option<SystemTime> {
+    let mut signed = Reader::new(list).within(SEQUENCE)?.within(SEQUENCE)?;
+    signed.take(INTEGER);
+    let (_algorithm, _issuer) = (signed.take(SEQUENCE)?, signed.take(SEQUENCE)?);
+    let _this = signed.time()?;
+    signed.time()
+}
+
+/// The digest of a kind of policy and its certificates, in whatever order they were read.
+fn digest(kind: &[u8], parts: &mut [&[u8]]) -> [u8; 32] {
+    parts.sort_unstable();
+    let mut context = digest::Context::new(&SHA256);
+    for part in std::iter::once(&kind).chain(parts.iter()) {
+        context.update(&(part.len() as u64).to_be_bytes());
+        context.update(part);
+    }
+    let mut digest = [0; 32];
+    digest.copy_from_slice(context.finish().as_ref());
+    digest
+}
