@@ -10,7 +10,6 @@ use std::sync::Arc;
 use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
@@ -67,7 +66,7 @@ impl Tls {
 }
 
 fn build(roots: &Roots) -> Result<Arc<ClientConfig>> {
-    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let mut config = ClientConfig::builder_with_provider(penstock_tls::provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| unusable(&error.to_string()))?
         .with_root_certificates(store(roots)?)
