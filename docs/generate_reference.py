@@ -318,6 +318,7 @@ def web_page() -> str:
         f"# penstock.web\n\n{module_doc(package[''])}\n"
         + sections("penstock.web", parse("web/runner.py"), ["run_app"])
         + sections("penstock.web", parse("web/site.py"), ["Site"])
+        + sections("penstock.web", parse("config/tls.py"), ["TLS"])
         + sections("penstock.web", gateway, ["Gateway"])
         + sections("penstock.web", parse("web/native.py"), ["NativeRoute"])
         + sections("penstock.web", parse("serving/relay_spec.py"), ["RelaySpec", "HeaderEdits"])

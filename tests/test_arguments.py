@@ -436,6 +436,7 @@ def test_a_setting_of_a_wrong_type_is_refused_by_its_name(name: str) -> None:
         "Check": {"path": "/"},
         "Origin": {"url": ORIGIN},
         "RedisLog": {"url": "redis://a"},
+        "TLS": {"cert": "cert.pem"},
         "Workers": {"count": 1},
     }
     needed |= {"KafkaLog": {"servers": "a:1", "topics": ["a"]}}

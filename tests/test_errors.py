@@ -53,7 +53,7 @@ def test_no_fault_of_the_client_is_answered_as_one_of_the_gateway_or_the_origin(
 ) -> None:
     status = status_for(exceptions.make_error(row.name, "something happened"))
     # 501 and 505 say that this request is not served here, also if another client sends it again.
-    assert status in (400, 401, 403, 404, 408, 413, 414, 417, 429, 431, 501, 505)
+    assert status in (400, 401, 403, 404, 408, 413, 414, 417, 421, 429, 431, 501, 505)
 
 
 @pytest.mark.parametrize("row", penstock.error_codes(), ids=lambda row: row.name)

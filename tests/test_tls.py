@@ -12,7 +12,7 @@ import pytest
 import trustme
 
 import penstock
-from penstock.config import Tls
+from penstock.config import OriginTls
 from penstock.testing import Peer, Script, ScriptedOrigin
 from support.waiting import until
 
@@ -39,7 +39,7 @@ def context(certificate: trustme.LeafCert) -> ssl.SSLContext:
 
 @asynccontextmanager
 async def trusting(roots: str | Path) -> AsyncIterator[penstock.Engine]:
-    async with penstock.Engine(memory="16MiB", tls=Tls(roots=roots)) as engine:
+    async with penstock.Engine(memory="16MiB", tls=OriginTls(roots=roots)) as engine:
         yield engine
         # The traceback of a body that failed holds the frames of its last batch.
         gc.collect()
@@ -164,13 +164,13 @@ async def test_only_tls_own_end_ends_a_body_without_framing(authority: trustme.C
 
 
 def test_roots_that_do_not_exist_are_refused_at_once() -> None:
-    with pytest.raises(penstock.ConfigurationError, match=r"Tls\.roots"):
-        Tls(roots="/no/such/file.pem")
+    with pytest.raises(penstock.ConfigurationError, match=r"OriginTls\.roots"):
+        OriginTls(roots="/no/such/file.pem")
 
 
 async def test_roots_without_a_certificate_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "empty.pem"
     path.write_text("no certificate\n")
     with pytest.raises(penstock.PenstockError) as caught:
-        penstock.Engine(memory="1MiB", tls=Tls(roots=path))
+        penstock.Engine(memory="1MiB", tls=OriginTls(roots=path))
     assert caught.value.name == "BAD_CONFIGURATION"

@@ -57,6 +57,29 @@ def bad(name: str, value: object, rule: str, code: str = "BAD_CONFIGURATION") ->
     return make_error(code, f"{name} is {reprlib.repr(value)}; it must be {rule}")
 
 
+class _ServerTls:
+    """An argument that is the TLS of a server."""
+
+    def __call__(self, name: str, value: object) -> None:
+        """Check it.
+
+        Raises:
+            ConfigurationError: it is something else.
+        """
+        if value is None or isinstance(value, config.TLS):
+            return
+        rule = "a penstock.web.TLS or None: write ssl_context=penstock.web.TLS('cert.pem', 'key.pem')"
+        if any(cls.__name__ == "SSLContext" for cls in type(value).__mro__):
+            rule += (
+                "; an ssl.SSLContext does not tell its files. What load_cert_chain took is `cert` and `key`, "
+                "load_verify_locations `client_ca`, verify_mode `clients`, minimum_version `min_version`"
+            )
+        raise bad(name, value, rule)
+
+
+TLS: Final = _ServerTls()
+
+
 def instance(
     name: str, value: object, kinds: type | tuple[type, ...], rule: str, code: str = "BAD_CONFIGURATION"
 ) -> None:
@@ -88,7 +111,7 @@ FLOW: Final = _Settings(config.Flow, "ceiling")
 READS: Final = _Settings(config.Reads, "most")
 TIMEOUTS: Final = _Settings(config.Timeouts, "total")
 LIMITS: Final = _Settings(config.OriginLimits, "connections")
-TLS: Final = _Settings(config.Tls, "roots")
+ORIGIN_TLS: Final = _Settings(config.OriginTls, "roots")
 CACHE: Final = _Settings(config.Cache, "memory")
 CACHING: Final = _Settings(config.Caching)
 OVERRIDES: Final = _Settings(config.Overrides)

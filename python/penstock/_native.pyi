@@ -84,6 +84,7 @@ __all__ = [
     "Source",
     "Status",
     "Timeouts",
+    "TlsSession",
     "Topics",
     "Transport",
     "Upload",
@@ -715,6 +716,9 @@ class Site:
     def set_routes(self, natives: Sequence[Route | Topics]) -> None:
         """Replace all routes. Requests that are being answered go on by the old ones."""
 
+    def reload_tls(self) -> None:
+        """Read the files of certificates anew, on a thread of its own, and have what is wrong with them logged."""
+
     def drain(self) -> None:
         """Take no new connection. Open connections end after the response in progress."""
 
@@ -950,6 +954,32 @@ class Lane:
 
     def counts(self) -> tuple[int, int, int]:
         """Waiting requests, idle protocols, and responses that the engine sends after their handlers have returned."""
+
+@final
+class TlsSession:
+    """The TLS of a client's connection, with the methods of `ssl.SSLObject` that tell about one."""
+
+    def version(self) -> str:
+        """The version, such as "TLSv1.3"."""
+
+    def cipher(self) -> tuple[str, str, int]:
+        """The name of the cipher suite, the version, and the bits of its key."""
+
+    def selected_alpn_protocol(self) -> str | None:
+        """The protocol that was agreed on (ALPN)."""
+
+    @staticmethod
+    def compression() -> str | None:
+        """Always None: there is no compression."""
+
+    @property
+    def server_hostname(self) -> str | None:
+        """The name that the client asked for (SNI)."""
+    @property
+    def session_reused(self) -> bool:
+        """Whether the handshake resumed an earlier session."""
+    def getpeercert(self, binary_form: bool = False) -> dict[str, Any] | bytes | None:
+        """The certificate of the client, as `ssl.SSLSocket.getpeercert` gives it; None if it sent none."""
 
 @final
 class Transport:

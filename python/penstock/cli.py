@@ -21,6 +21,7 @@ from .cli_options import (
     listen_option,
     seconds,
     timeout_options,
+    tls_options,
 )
 
 __all__ = ["main"]
@@ -151,6 +152,7 @@ main.add_command(cache)
     metavar="N",
     help="Requests of one client address at a time. By default any number.",
 )
+@tls_options
 @timeout_options
 @click.option("--forwarded", is_flag=True, help="Send Forwarded (RFC 7239) instead of X-Forwarded-*.")
 @click.option(

@@ -25,6 +25,8 @@ __all__ = [
     "listen_option",
     "seconds",
     "timeout_options",
+    "tls_of",
+    "tls_options",
 ]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -51,7 +53,11 @@ _OPTIONS: Final = {
     "Cache.disk_budget": "--cache-disk-size",
     "OriginLimits.connections": "--connections",
     "Status.listen": "--status-listen",
-    "Tls.roots": "--ca",
+    "OriginTls.roots": "--ca",
+    "TLS.cert": "--tls-cert",
+    "TLS.key": "--tls-key",
+    "TLS.client_ca": "--tls-client-ca",
+    "TLS.crl": "--tls-crl",
     "Workers.count": "--workers",
     "Workers.start_timeout": "--worker-start-timeout",
     "Workers.stop_timeout": "--drain",
@@ -146,6 +152,103 @@ def timeout_options(command: _Command) -> _Command:
             help=f"Limit {TIMEOUTS[name]}, or 'none'.",
         )(command)
     return command
+
+
+def tls_options(command: _Command) -> _Command:
+    """Add the options of `config.TLS`."""
+    file = click.Path(exists=True, dir_okay=False, readable=True)
+    options = (
+        click.option(
+            "--tls-cert",
+            type=file,
+            metavar="FILE",
+            help="Speak TLS with this certificate, in PEM, with the intermediate certificates after it.",
+        ),
+        click.option(
+            "--tls-key",
+            type=file,
+            metavar="FILE",
+            help="The private key of --tls-cert. By default it is in the same file.",
+        ),
+        click.option(
+            "--tls-dir",
+            type=click.Path(exists=True, file_okay=False, readable=True),
+            metavar="DIR",
+            help="Certificates for several names: NAME.pem and NAME.key, or NAME/fullchain.pem and NAME/privkey.pem as "
+            "certbot has them.",
+        ),
+        click.option(
+            "--tls-unknown-names",
+            type=click.Choice(("default", "refuse")),
+            default="default",
+            show_default=True,
+            help="Serve the default certificate to a client that asks for another name, or refuse it.",
+        ),
+        click.option(
+            "--tls-min-version",
+            type=click.Choice(("1.2", "1.3")),
+            default="1.2",
+            show_default=True,
+            help="The lowest version of TLS.",
+        ),
+        click.option(
+            "--tls-clients",
+            type=click.Choice(("off", "optional", "required")),
+            default="off",
+            show_default=True,
+            help="Whether clients show a certificate; with --tls-client-ca.",
+        ),
+        click.option(
+            "--tls-client-ca",
+            type=file,
+            metavar="FILE",
+            help="Certificates of the authorities of clients.",
+        ),
+        click.option(
+            "--tls-crl",
+            type=file,
+            metavar="FILE",
+            help="Lists of certificates of clients that are revoked.",
+        ),
+        click.option(
+            "--tls-ticket-keys",
+            type=file,
+            metavar="FILE",
+            help="Keys of session tickets that several nodes share: 48 or 80 bytes in base64 a line. By default random "
+            "ones.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def tls_of(options: Mapping[str, Any]) -> config.TLS | None:
+    """What `tls_options` say; None without a certificate.
+
+    Raises:
+        click.UsageError: an option has no effect without a certificate.
+    """
+    cert, directory = options["tls_cert"], options["tls_dir"]
+    if cert is None and directory is None:
+        useless = [
+            name for name in ("key", "client_ca", "crl", "ticket_keys") if options[f"tls_{name}"] is not None
+        ]
+        if useless or options["tls_clients"] != "off":
+            name = (useless or ["clients"])[0].replace("_", "-")
+            raise click.UsageError(f"--tls-{name}: only with --tls-cert or --tls-dir")
+        return None
+    return config.TLS(
+        cert,
+        options["tls_key"],
+        directory=directory,
+        unknown_names=options["tls_unknown_names"],
+        min_version=options["tls_min_version"],
+        clients=options["tls_clients"],
+        client_ca=options["tls_client_ca"],
+        crl=options["tls_crl"],
+        ticket_keys=options["tls_ticket_keys"],
+    )
 
 
 def listen_option(read: Callable[[str], object], help_text: str) -> Callable[[_Command], _Command]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import click
 
 from . import config
-from .cli_options import TIMEOUTS, errors_of_names, errors_of_options, failure
+from .cli_options import TIMEOUTS, errors_of_names, errors_of_options, failure, tls_of
 from .engine import Engine
 from .exceptions import PenstockError
 from .origins import Origins
@@ -47,7 +47,9 @@ def front_of(listen: tuple[str, int] | str, options: Mapping[str, Any]) -> Front
     place = options["status_listen"]
     with errors_of_options():
         edge = config.Edge(
-            client_connections=options["client_connections"], client_requests=options["client_requests"]
+            client_connections=options["client_connections"],
+            client_requests=options["client_requests"],
+            tls=tls_of(options),
         )
         status = None if place is None else config.Status(listen=place)
     return Front(listen, edge, status, options["control"], options["access_log"])
@@ -57,7 +59,7 @@ def engine_of(options: Mapping[str, Any], timeouts: config.Timeouts) -> Callable
     """What makes the engine; settings are checked now, memory is taken then."""
     limits = config.OriginLimits(connections=options["connections"])
     pool = config.Pool(memory=options["memory"])
-    tls = config.Tls() if options["ca"] is None else config.Tls(roots=options["ca"])
+    tls = config.OriginTls() if options["ca"] is None else config.OriginTls(roots=options["ca"])
     stored = _cache(options["cache"], options["cache_disk"], options["cache_disk_size"])
     if stored is not None and not stored.fits(pool):
         raise click.UsageError("--cache: at most half of --memory")

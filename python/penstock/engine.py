@@ -119,7 +119,7 @@ class Engine:
         reads: config.Reads | None = None,
         timeouts: config.Timeouts | None = None,
         limits: config.OriginLimits | None = None,
-        tls: config.Tls | None = None,
+        tls: config.OriginTls | None = None,
         cache: config.Cache | None = None,
     ) -> None:
         if memory is not None and pool is not None:
@@ -130,7 +130,7 @@ class Engine:
         _arguments.READS("reads", reads)
         _arguments.TIMEOUTS("timeouts", timeouts)
         _arguments.LIMITS("limits", limits)
-        _arguments.TLS("tls", tls)
+        _arguments.ORIGIN_TLS("tls", tls)
         _arguments.CACHE("cache", cache)
         threads = engine_threads() if threads is None else threads
         self.pool_config = pool or (config.Pool() if memory is None else config.Pool(memory=memory))
@@ -148,7 +148,7 @@ class Engine:
             flow or config.Flow(),
             reads or config.Reads(),
             limits or config.OriginLimits(),
-            tls or config.Tls(),
+            tls or config.OriginTls(),
         )
         try:
             self._stored = None if cache is None or parent is not None else _cache(self.native, cache)

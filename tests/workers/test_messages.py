@@ -195,7 +195,7 @@ def test_a_message_with_bytes_changed_is_a_message_or_refused(data: st.DataObjec
         ('{"penstock.origins.Place":{"scheme":1,"host":"","port":1,"base":""}}', "Place.scheme is a int"),
         ('{"penstock.config.edge.Edge":{"backlog":0}}', "must be"),
         ('{"penstock.web.decisions.Deny":{"status":200}}', "Deny.status"),
-        ('{"penstock.config.origins.Tls":{"nothing":0}}', "unexpected keyword"),
+        ('{"penstock.config.origins.OriginTls":{"nothing":0}}', "unexpected keyword"),
         ('{"builtins.print":{}}', "it names builtins.print"),
         ('{"penstock.workers.messages._made":{}}', "it names"),
         ('{"error":["NOTHING","",null]}', "KeyError"),

@@ -14,12 +14,14 @@ from .edge import Edge, RouteLimits
 from .engine import Flow, Pool, Reads
 from .events import Drain, EventRelay, Inspection
 from .hub import History, KafkaLog, RedisLog, Subscriptions
-from .origins import Forwarding, OriginLimits, Timeouts, Tls
+from .origins import Forwarding, OriginLimits, OriginTls, Timeouts
 from .status import Status
+from .tls import TLS
 from .upstream import Check, Health, Origin, Retries
 from .workers import Workers
 
 __all__ = [
+    "TLS",
     "Access",
     "Cache",
     "Caching",
@@ -35,6 +37,7 @@ __all__ = [
     "KafkaLog",
     "Origin",
     "OriginLimits",
+    "OriginTls",
     "Overrides",
     "Pool",
     "Reads",
@@ -45,9 +48,11 @@ __all__ = [
     "Subscriptions",
     "TenantLimits",
     "Timeouts",
-    "Tls",
     "Workers",
     "parse_size",
 ]
+
+# Its name of before, from when there was no other TLS.
+Tls = OriginTls
 
 document(globals()[name] for name in __all__)

@@ -166,8 +166,7 @@ class Caching:
             ("languages", ("ordered", "weighted", "preferred")),
             ("range_fill", ("auto", "whole", "asked", "slices")),
         ):
-            if getattr(self, name) not in known:
-                raise checks.bad(self, name, f"must be one of {', '.join(known)}")
+            checks.word(self, name, known)
         if self.range_fill == "slices" and int(self.slice) > int(self.max_object):
             raise checks.bad(self, "slice", "must be no larger than max_object: no slice would be stored")
 

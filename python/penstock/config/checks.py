@@ -170,6 +170,12 @@ def json_object(settings: object, name: str) -> str:
     return text
 
 
+def word(settings: object, name: str, known: Iterable[str]) -> None:
+    """Check a setting that is one of a few words."""
+    if getattr(settings, name) not in known:
+        raise bad(settings, name, f"must be one of {', '.join(known)}")
+
+
 def count(settings: object, name: str, least: int, most: int = 1 << 31) -> None:
     """Check a whole number."""
     value = getattr(settings, name)

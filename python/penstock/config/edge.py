@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from . import checks
 from .checks import PAGE, REGION, Size, parse_size
+from .tls import TLS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +98,8 @@ class Edge:
     """Connections that wait to be accepted: a burst must not meet a full queue. The kernel caps it at somaxconn."""
     reuse_port: bool = False
     """Let other processes listen to the same address (SO_REUSEPORT)."""
+    tls: TLS | None = None
+    """TLS towards clients. None: plain HTTP."""
 
     def __post_init__(self) -> None:
         # A head is parsed in one piece, and the largest slab is a region.
@@ -127,6 +130,8 @@ class Edge:
         checks.texts(self, "secret_parameters")
         checks.count(self, "backlog", 1)
         checks.flag(self, "reuse_port")
+        if self.tls is not None and not isinstance(self.tls, TLS):
+            raise checks.bad(self, "tls", "must be a penstock.web.TLS, or None")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

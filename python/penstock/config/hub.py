@@ -78,8 +78,7 @@ class RedisLog:
         if not isinstance(self.url, str) or not self.url.startswith(("redis://", "rediss://", "unix://")):
             raise checks.bad(self, "url", "must begin with redis://, rediss:// or unix://")
         checks.text(self, "prefix")
-        if self.away not in ("refuse", "deliver"):
-            raise checks.bad(self, "away", "must be one of refuse, deliver")
+        checks.word(self, "away", ("refuse", "deliver"))
         checks.seconds(self, "timeout")
         checks.seconds(self, "longest_wait")
         checks.seconds(self, "idle")
@@ -185,9 +184,7 @@ class Subscriptions:
             self.join in ("now", "start") or (isinstance(self.join, int) and 0 <= self.join <= 1 << 31)
         ):
             raise checks.bad(self, "join", "must be 'now', 'start' or a number of events")
-        known = ("disconnect", "drop-oldest", "newest-per-key")
-        if self.slow not in known:
-            raise checks.bad(self, "slow", f"must be one of {', '.join(known)}")
+        checks.word(self, "slow", ("disconnect", "drop-oldest", "newest-per-key"))
         if self.behind is not None:
             checks.size(self, "behind", 1)
             if self.slow != "disconnect":

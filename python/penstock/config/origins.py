@@ -105,7 +105,7 @@ class OriginLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tls:
+class OriginTls:
     """How https origins are verified. They always are: to trust a private one, name its certificate."""
 
     roots: str | os.PathLike[str] = "system"

@@ -19,7 +19,7 @@ from .client_socket import ClientSocket
 from .faults import log_fault
 from .shutdown import last_act
 
-__all__ = ["Listening", "Where", "make_lane"]
+__all__ = ["Listening", "Where", "make_lane", "scheme_of", "url_of"]
 
 _log: Final = logging.getLogger("penstock.web")
 
@@ -101,6 +101,16 @@ def make_lane(
     return _native.Lane(engine.native, edge, factory, ClientSocket, log_fault, unix)
 
 
+def scheme_of(edge: Edge) -> str:
+    """The scheme of the URLs of a server."""
+    return "http" if edge.tls is None else "https"
+
+
+def url_of(scheme: str, host: str, port: int) -> str:
+    """The URL of an address."""
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
 class _Bound:
     """What a runner asks for the address of."""
 
@@ -156,6 +166,7 @@ class Listening:
         self.pages: Pages | None = None
         self.addresses: list[Any] = []
         self.tell: Callable[[str], None] | None = None
+        self._scheme = scheme_of(edge)
         self._open = True
         self._release: Callable[[], None] | None = None
         self._reminder: asyncio.TimerHandle | None = None
@@ -182,6 +193,10 @@ class Listening:
         self._release = release
         self._last.enter_context(last_act(self._cut))
 
+    def reload_tls(self) -> None:
+        """Read the files of certificates anew. What is wrong with them is logged."""
+        self.site.reload_tls()
+
     def abandon(self) -> None:
         """Close everything at once."""
         self._open = False
@@ -194,8 +209,7 @@ class Listening:
         address = self.addresses[0]
         if isinstance(address, str):
             return f"unix:{address}"
-        host, port = address[:2]
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        return url_of(self._scheme, *address[:2])
 
     @property
     def sockets(self) -> tuple[_Bound, ...]:

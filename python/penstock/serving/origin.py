@@ -76,13 +76,13 @@ async def serve(
         SystemFailureError: the address cannot be listened on.
         ConfigurationError: there is caching, and `engine` has no cache.
     """
-    stop = stop_signal()
     host, port, path = ("", 0, listen) if isinstance(listen, str) else (*listen, None)
     where = Where(host, port, path, None)
     addresses = await where.addresses()
     route = _native.Route(spec, handles_of(spec, engine, _native.Counts), None, None, None)
     lane = make_lane(engine, None, edge, path)
     listening = Listening(engine, lane, edge, [route], "-" if access_log else None, status)
+    stop = stop_signal(reload=None if edge.tls is None else listening.reload_tls)
     listening.tell = say_waiting
     listening.listen(where, addresses)
     try:

@@ -7,6 +7,7 @@ to know, and `settle_failures` is the middleware for it.
 """
 
 from penstock._field_docs import document
+from penstock.config import TLS
 from penstock.serving.relay_spec import HeaderEdits, RelaySpec
 from penstock.stats import DecisionStats, TenantStats
 
@@ -24,6 +25,7 @@ from .topics import TopicsRoute
 __all__ = [
     "FAILURE",
     "TENANT",
+    "TLS",
     "Allow",
     "DecisionStats",
     "Decisions",

@@ -15,9 +15,8 @@ from aiohttp.abc import AbstractAccessLogger
 from aiohttp.log import access_logger
 
 from penstock import _arguments
-from penstock.config import Edge, Status
+from penstock.config import TLS, Edge, Status
 from penstock.engine import Engine
-from penstock.exceptions import make_error
 from penstock.serving.shutdown import HOW_TO_END, stop_signal
 
 from .access import OwnAccessLogger
@@ -41,6 +40,7 @@ def run_app(
     access_log_class: type[AbstractAccessLogger] | None = None,
     access_log_format: str = web_log.AccessLogger.LOG_FORMAT,
     access_log: logging.Logger | None = access_logger,
+    ssl_context: TLS | None = None,
     handle_signals: bool = True,
     reuse_port: bool | None = None,
     handler_cancellation: bool = False,
@@ -54,13 +54,13 @@ def run_app(
 
     Requests under way get `shutdown_timeout` seconds to finish then; subscriptions to topics end at once, because their
     clients come back for the rest. What is waited for is printed. A second signal cuts it off, and the process ends with
-    status 1, whatever it does. SIGHUP only says that there is nothing to reload; if the process has a terminal it stops,
-    because the terminal is gone.
+    status 1, whatever it does. SIGHUP has certificates read anew; without TLS it only says that there is nothing to
+    reload, and if the process has a terminal it stops, because the terminal is gone.
 
     Args:
         app: the application, or a coroutine that makes it on the loop.
         host: names or addresses to listen to; None, with neither `path` nor `sock`, for all interfaces.
-        port: 8080 by default.
+        port: 8080 by default, 8443 over TLS.
         path: of one or several Unix sockets.
         sock: one or several sockets that are bound.
         shutdown_timeout: seconds that requests under way get to finish.
@@ -71,6 +71,7 @@ def run_app(
             the end of each, with the bytes that were sent and the failure, and without the values of tokens.
         access_log_format: for `access_log_class`; given alone, for aiohttp's, which shows targets and referrers whole.
         access_log: where the lines go; None logs no requests.
+        ssl_context: a `penstock.web.TLS`, in place of `Edge.tls`: clients then speak TLS.
         handle_signals: whether SIGINT and SIGTERM end it.
         reuse_port: whether other processes may listen to the same address, in place of `edge`'s.
         handler_cancellation: whether a handler is cancelled when its client leaves.
@@ -82,18 +83,19 @@ def run_app(
         kwargs: for aiohttp's handlers of requests, such as `max_line_size`.
 
     Raises:
-        ConfigurationError: `ssl_context` is given: the engine does not speak TLS to clients.
+        ConfigurationError: `ssl_context` is another thing than a `penstock.web.TLS`, or its files cannot be used.
     """
-    if kwargs.pop("ssl_context", None) is not None:
-        raise make_error("BAD_CONFIGURATION", "ssl_context: the engine does not speak TLS to clients")
     kwargs.pop("reuse_address", None)  # It always is.
     _arguments.instance("engine", engine, Engine, "a penstock.Engine, or None for the shared one")
     _arguments.EDGE("edge", edge)
+    _arguments.TLS("ssl_context", ssl_context)
     _arguments.STATUS("status", status)
     # What a site takes for the default is aiohttp's own class.
     if access_log_class is web_log.AccessLogger:
         access_log_class = OwnAccessLogger
-    settings = _with(edge, idle_timeout=keepalive_timeout, backlog=backlog, reuse_port=reuse_port)
+    settings = _with(
+        edge, idle_timeout=keepalive_timeout, backlog=backlog, reuse_port=reuse_port, tls=ssl_context
+    )
 
     async def serve() -> None:
         runner = web.AppRunner(
@@ -105,12 +107,13 @@ def run_app(
             handler_cancellation=handler_cancellation,
             **kwargs,
         )
+        sites: list[Site] = []
         if handle_signals:
-            _cancel_on_signal()
+            _cancel_on_signal(sites, reloads=settings.tls is not None)
         await runner.setup()
         try:
             # The pages are about the engine, which all of them have in common.
-            sites = [
+            sites += [
                 Site(runner, **where, engine=engine, edge=settings, status=None if number else status)
                 for number, where in enumerate(_places(host, port, path, sock))
             ]
@@ -135,11 +138,18 @@ async def _application(app: web.Application | Awaitable[web.Application]) -> web
     return await app
 
 
-def _cancel_on_signal() -> None:
-    """Have SIGINT and SIGTERM cancel the current task."""
+def _cancel_on_signal(sites: Iterable[Site], *, reloads: bool) -> None:
+    """Have SIGINT and SIGTERM cancel the current task. SIGHUP `reloads` the certificates of `sites`, or does nothing."""
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 (this is its code)
-    stop_signal(status=lambda _: 1).add_done_callback(lambda _: task.cancel())
+
+    def reload() -> None:
+        for site in sites:
+            site.reload_tls()
+
+    stop_signal(reload=reload if reloads else None, status=lambda _: 1).add_done_callback(
+        lambda _: task.cancel()
+    )
 
 
 async def _start(sites: Iterable[Site], print: Callable[..., None] | None) -> None:  # noqa: A002 (aiohttp's name)

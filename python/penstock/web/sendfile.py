@@ -44,6 +44,9 @@ async def _send(transport: _native.Transport, file: IO[bytes], offset: int, coun
     if transport.is_closing():
         message = "Transport is closing"
         raise RuntimeError(message)
+    if transport.get_extra_info("sslcontext") is not None:
+        message = "a file is encrypted on its way"
+        raise NotImplementedError(message)
     try:
         number = file.fileno()
         if count is None:

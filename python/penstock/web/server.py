@@ -13,6 +13,7 @@ from aiohttp import web
 
 from penstock.config import Edge, Status
 from penstock.engine import Engine
+from penstock.serving.listener import scheme_of, url_of
 from penstock.serving.shutdown import say_waiting, stop_signal
 
 from .site import Site
@@ -54,15 +55,16 @@ async def serve(
         SystemFailureError: the address cannot be listened on.
     """
     runner = make_runner(app, drain=drain, decode_requests=decode_requests)
-    stop = stop_signal()
     await runner.setup()
     try:
         path, host, port = (listen, None, None) if isinstance(listen, str) else (None, *listen)
         log = "-" if access_log else None
         site = Site(runner, host, port, path=path, engine=engine, edge=edge, access_log=log, status=status)
         site.tell = say_waiting
+        secure = edge is not None and edge.tls is not None
+        stop = stop_signal(reload=site.reload_tls if secure else None)
         await site.start()
-        ready(_url(runner, listen), site.status_url)
+        ready(_url(runner, listen, edge or Edge()), site.status_url)
         _log.info("%s: stopping, requests have %g s to finish", await stop, drain)
     finally:
         await _end(runner, drain)
@@ -73,11 +75,10 @@ def make_runner(app: web.Application, *, drain: float, decode_requests: bool) ->
     return web.AppRunner(app, access_log=None, auto_decompress=decode_requests, shutdown_timeout=drain)
 
 
-def _url(runner: web.AppRunner, listen: tuple[str, int] | str) -> str:
+def _url(runner: web.AppRunner, listen: tuple[str, int] | str, edge: Edge) -> str:
     if isinstance(listen, str):
         return f"unix:{listen}"
-    host, port = runner.addresses[0][:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return url_of(scheme_of(edge), *runner.addresses[0][:2])
 
 
 async def _end(runner: web.AppRunner, drain: float) -> None:

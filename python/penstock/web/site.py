@@ -9,6 +9,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from aiohttp import web
@@ -16,10 +17,10 @@ from yarl import URL
 
 from penstock import _arguments
 from penstock._awaited import awaited_at_start
-from penstock.config import Edge, Status
+from penstock.config import TLS, Edge, Status
 from penstock.engine import Engine, default_engine
 from penstock.metrics import Pages
-from penstock.serving.listener import Listening, Where, make_lane
+from penstock.serving.listener import Listening, Where, make_lane, scheme_of
 
 from .access import lines_of
 from .handler import handler_factory
@@ -50,7 +51,7 @@ class Site(web.BaseSite):
     Args:
         runner: an `AppRunner` or `ServerRunner`, after its `setup`.
         host: a name or an address; None for all interfaces.
-        port: 8080 by default; 0 for a free one, which `port` then says.
+        port: 8080 by default, 8443 over TLS; 0 for a free one, which `port` then says.
         path: of a Unix socket. One without a listener is replaced.
         sock: a socket that is bound, and may listen already. It is closed when the site stops, as aiohttp does.
         engine: what serves; by default the one that gateways of the application's routes were given, and where they were
@@ -58,6 +59,8 @@ class Site(web.BaseSite):
         edge: what clients may take.
         access_log: file for the lines, in place of the runner's logger; `"-"` for standard error. It is opened anew
             when it was moved away.
+        ssl_context: a `penstock.web.TLS`, in place of `Edge.tls`: clients then speak TLS. An `ssl.SSLContext` does not
+            tell its files, so the engine cannot use one.
         status: where pages about the engine are served, until the runner is cleaned up: its health, whether it takes
             requests, its metrics (`penstock.metrics`). None: nowhere.
 
@@ -81,6 +84,7 @@ class Site(web.BaseSite):
         engine: Engine | None = None,
         edge: Edge | None = None,
         access_log: str | os.PathLike[str] | None = None,
+        ssl_context: TLS | None = None,
         status: Status | None = None,
     ) -> None:
         if not isinstance(runner, web.BaseRunner):
@@ -95,10 +99,12 @@ class Site(web.BaseSite):
         _arguments.EDGE("edge", edge)
         _arguments.path("access_log", access_log)
         _arguments.STATUS("status", status)
-        self._edge = edge or Edge()
+        _arguments.TLS("ssl_context", ssl_context)
+        edge = edge or Edge()
+        self._edge = edge if ssl_context is None else replace(edge, tls=ssl_context)
         super().__init__(runner, backlog=self._edge.backlog)
         self._where = Where(
-            host, 8080 if port is None else port, None if path is None else os.fspath(path), sock
+            host, _port(self._edge) if port is None else port, None if path is None else os.fspath(path), sock
         )
         self._engine = engine
         self._access_log = None if access_log is None else os.fspath(access_log)
@@ -108,13 +114,13 @@ class Site(web.BaseSite):
     @property
     def name(self) -> str:
         """Where it listens, as a URL."""
-        unix = self._where.unix()
+        unix, scheme = self._where.unix(), scheme_of(self._edge)
         if unix is not None:
-            return f"http://unix:{unix}:"
+            return f"{scheme}://unix:{unix}:"
         if self._where.sock is not None:
             address = self._where.sock.getsockname()
-            return str(URL.build(scheme="http", host=address[0], port=address[1]))
-        return str(URL.build(scheme="http", host=self._where.host or "0.0.0.0", port=self.port))
+            return str(URL.build(scheme=scheme, host=address[0], port=address[1]))
+        return str(URL.build(scheme=scheme, host=self._where.host or "0.0.0.0", port=self.port))
 
     @property
     def port(self) -> int:
@@ -127,6 +133,11 @@ class Site(web.BaseSite):
         """Where the pages about the engine are; None without them, or before the start."""
         pages: Pages | None = getattr(self._server, "pages", None)
         return None if pages is None else pages.url
+
+    def reload_tls(self) -> None:
+        """Read the files of certificates anew, if it speaks TLS and is started. What is wrong with them is logged."""
+        if self._server is not None and self._edge.tls is not None:
+            self._server.reload_tls()  # type: ignore[attr-defined]
 
     async def start(self) -> None:
         """Listen. Connections are accepted from now on.
@@ -160,6 +171,11 @@ class Site(web.BaseSite):
         restore_sendfile(loop)
         if self._where.sock is not None:
             self._where.sock.close()
+
+
+def _port(edge: Edge) -> int:
+    """The default, as aiohttp's."""
+    return 8080 if edge.tls is None else 8443
 
 
 def _finish_with(server: web.Server, listening: Listening) -> None:

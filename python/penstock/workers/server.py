@@ -89,7 +89,13 @@ async def serve(
         requests = _native.Workers(
             engine.native, lane, declared.plan, declared.feed, declared.orphan, supervisor.silent
         )
-        stop = stop_signal(reload=supervisor.reload)
+
+        def reload() -> None:
+            supervisor.reload()
+            if edge.tls is not None:
+                listening.reload_tls()
+
+        stop = stop_signal(reload=reload)
         with last_act(supervisor.kill):
             starting = asyncio.create_task(supervisor.start(requests))
             try:

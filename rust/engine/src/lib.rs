@@ -50,3 +50,5 @@ pub use penstock_memory::sys::descriptor::duplicate;
 pub use penstock_memory::{counters, pool};
 #[cfg(not(loom))]
 pub use penstock_rfc9111 as cache;
+#[cfg(not(loom))]
+pub use penstock_tls as tls;

@@ -229,6 +229,8 @@ table! {
     0x614 NotCached "NOT_CACHED" State Local false "The client wants only what is stored, and it is not (only-if-cached).";
     0x615 RequestTooSlow "REQUEST_TOO_SLOW" Timeout Client true "The client sent its request at less than the least rate.";
     0x616 AddressLimited "ADDRESS_LIMITED" Protocol Client true "The client's address has more connections or requests than its limit.";
+    0x617 MisdirectedRequest "MISDIRECTED_REQUEST" Protocol Client false "The certificate of the connection does not name the host of the request.";
+    0x618 PlainHttp "PLAIN_HTTP" Protocol Client false "The client sent plain HTTP to a port for TLS: the URL begins with https.";
     0x620 BadTopic "BAD_TOPIC" Value Client false "The name of a topic is empty, too long, not UTF-8, or has a control character.";
     0x621 UnknownTopic "UNKNOWN_TOPIC" Value Client false "There is no such topic.";
     0x630 AccessDenied "ACCESS_DENIED" Value Client false "The request is not authorised.";
@@ -312,6 +314,7 @@ impl Code {
             Self::RequestTooLarge => 413,
             Self::TargetTooLong => 414,
             Self::ExpectationFailed => 417,
+            Self::MisdirectedRequest => 421,
             Self::TooManyRequests | Self::TenantLimited | Self::AddressLimited => 429,
             Self::RequestHeadTooLarge => 431,
             Self::UnsupportedCoding | Self::UnsupportedMethod => 501,

@@ -8,11 +8,12 @@ use std::time::Duration;
 use penstock_engine::Code;
 use penstock_engine::access::Entered as EdgeEntered;
 use penstock_engine::edge::{
-    self, Limiter as EdgeLimiter, ListenOptions, Listener, Log, Route as EdgeRoute, Routes, Service,
-    Site as EdgeSite,
+    self, Handshakes, Limiter as EdgeLimiter, ListenOptions, Listener, Log, Route as EdgeRoute, Routes,
+    Service, Site as EdgeSite,
 };
 use penstock_engine::relay_spec::RouteLimits;
 use penstock_engine::runtime::Threads;
+use penstock_engine::tls::TlsServer;
 use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
@@ -25,7 +26,7 @@ use crate::lane::Lane;
 use crate::lock;
 use crate::port::Slot;
 use crate::relay_spec::{Handles, RelaySpec};
-use crate::settings::{EdgeSettings, Settings};
+use crate::settings::{EdgeSettings, Settings, SiteTls};
 use crate::transport::shared::Shared;
 
 /// A native route, the callback for the ends of its requests, and its gate.
@@ -205,14 +206,24 @@ impl Site {
         let app = lane.map(|lane| lane.get().queue());
         let lane = lane.map(|lane| Arc::downgrade(lane.get().shared()));
         let table = routes(py, &natives, lane.as_ref())?;
-        let site = EdgeSite::new(settings.0.config, supplies, table, log, app);
-        let shared = Arc::new(if own_log { site.without_application_log() } else { site });
+        let EdgeSettings { config, listen, tls } = settings.0;
+        let mut site = EdgeSite::new(config, supplies, table, log, app);
+        if own_log {
+            site = site.without_application_log();
+        }
+        if let Some(SiteTls { settings, limits }) = tls {
+            let count = threads.count();
+            // A directory may have a thousand certificates.
+            let handshakes = py.detach(|| Handshakes::new(TlsServer::new(settings)?, limits, count));
+            site = site.with_tls(handshakes.into_python(py)?);
+        }
+        let shared = Arc::new(site);
         engine.get().board().add_site(&shared);
         Ok(Self {
             shared,
             threads,
             engine: engine.clone().unbind(),
-            options: settings.0.listen,
+            options: listen,
             lane,
             idle: Mutex::new(None),
             gates: Mutex::new(gates(py, &natives)),
@@ -255,6 +266,11 @@ impl Site {
         let previous = std::mem::replace(&mut *lock(&self.gates), gates(py, &natives));
         drop(previous);
         Ok(())
+    }
+
+    /// Reads the files of certificates anew, on a thread of its own, and has what is wrong with them logged.
+    fn reload_tls(&self) {
+        self.shared.reload_certificates(&self.threads);
     }
 
     /// Takes no new connection. Open connections end after the response in progress.

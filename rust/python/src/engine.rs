@@ -23,7 +23,7 @@ use crate::lock;
 use crate::notices::{Teller, Telling};
 use crate::port::{LoopPort, Receive, Slot};
 use crate::record::record;
-use crate::settings::{Settings, TlsSettings};
+use crate::settings::{OriginTlsSettings, Settings};
 use crate::stats::{origin_stats, pool_stats, relay_stats};
 use crate::stream::Source;
 use crate::upstream::Upstream;
@@ -223,7 +223,7 @@ impl Engine {
         flow: Settings<FlowConfig>,
         reads: Settings<ReadSizes>,
         limits: Settings<OriginLimits>,
-        tls: TlsSettings,
+        tls: OriginTlsSettings,
     ) -> PyResult<Self> {
         let pool = Pool::new(pool.into()).into_python(py)?;
         let (limits, reads) = (OriginLimits::from(limits), ReadSizes::from(reads));

@@ -30,6 +30,7 @@ mod settings;
 mod stats;
 mod status;
 mod stream;
+mod tls;
 mod tokens;
 mod transport;
 mod upload;
@@ -92,6 +93,8 @@ mod _native {
         entry, entry_line, field_texts, is_done, next_batch, relay_head, response_fields, status_line,
         take_ready, timings_of,
     };
+    #[pymodule_export]
+    use super::tls::TlsSession;
     #[pymodule_export]
     use super::tokens::hide;
     #[pymodule_export]

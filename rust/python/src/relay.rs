@@ -132,7 +132,7 @@ impl Forwarding {
     pub(crate) fn fields<'py>(
         &self,
         request: &Bound<'py, PyAny>,
-        ends: Option<Ends>,
+        ends: Option<&Ends>,
         changes: Changes<'py>,
     ) -> PyResult<Fields> {
         let py = request.py();
@@ -152,6 +152,7 @@ impl Forwarding {
             Some(address) => Some(address.extract::<String>()?),
             None => ends.and_then(|ends| ends.remote).map(|remote| remote.ip().to_string()),
         };
+        let is_secure = ends.is_some_and(|ends| ends.tls.is_some());
         let sent = received.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(b"host"));
         let host = match (property(intern!(py, "host"))?, sent) {
             (None, Some((_, host))) => Cow::Borrowed(host.as_bytes()),
@@ -163,7 +164,7 @@ impl Forwarding {
         };
         let client = Client {
             address: address.as_deref(),
-            scheme: scheme.as_deref().unwrap_or("http"),
+            scheme: scheme.as_deref().unwrap_or(if is_secure { "https" } else { "http" }),
             host: host.as_ref(),
             version: request.getattr(intern!(py, "version"))?.extract()?,
         };

@@ -4,12 +4,13 @@
 //! compile, and one that Python does not have is an `AttributeError` at the first use. A word that is not known is an
 //! error: there are no defaults here.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use penstock_engine::access::{self, AccessConfig, TenantLimits};
 use penstock_engine::app::Queue;
 use penstock_engine::cache::{Cookies, Languages, Names, Policy, Query, READ, RangeFill};
-use penstock_engine::edge::{ClientLimits, EdgeConfig, ListenOptions};
+use penstock_engine::edge::{ClientLimits, EdgeConfig, HandshakeLimits, ListenOptions};
 use penstock_engine::hub::{History, HubConfig, Join, Limits, LogCounted, LogStats, Slow, Terms};
 use penstock_engine::origin::{
     CheckPolicy, HealthPolicy, Hedge, OriginLimits, RetryPolicy, Roots, Timeouts, Tls,
@@ -19,6 +20,7 @@ use penstock_engine::relay::FillFields;
 use penstock_engine::relay_spec::RouteLimits;
 use penstock_engine::store::{CachePolicy, Unread};
 use penstock_engine::stream::{FlowConfig, ReadSizes};
+use penstock_engine::tls::{CertificateFiles, ClientAuth, TlsSettings, UnknownNames, Version};
 use penstock_engine::wire::{BodyLimits, HeadLimits, IncomingLimits};
 use penstock_engine::{Code, Result};
 use pyo3::intern;
@@ -53,7 +55,7 @@ macro_rules! plain {
     )+};
 }
 
-plain!(bool, u8, u16, u32, u64, i32, usize, f64, String);
+plain!(bool, u8, u16, u32, u64, i32, usize, f64, String, PathBuf);
 
 impl<T: Setting> Setting for Option<T> {
     fn read(value: &Bound<'_, PyAny>) -> PyResult<Self> {
@@ -189,7 +191,12 @@ settings! {
         event_backlog,
     }
     ListenOptions(from) { backlog, reuse_port, write_timeout }
-    EdgeSettings(from) { config = EdgeConfig::read(from)?, listen = ListenOptions::read(from)? }
+    EdgeSettings(from) {
+        config = EdgeConfig::read(from)?,
+        listen = ListenOptions::read(from)?,
+        tls,
+    }
+    HandshakeLimits(from) { handshake_timeout, handshakes }
     RouteLimits(from) { requests = access::Limits::read(from)?, body }
     StatusSettings(from) { hung, behind, scrapes }
 
@@ -271,10 +278,50 @@ settings! {
     RetryPolicy(from) { tries, statuses, try_timeout, hedge, resume, budget_percent, budget_per_second }
 }
 
+/// `penstock.config.TLS`.
+pub(crate) struct SiteTls {
+    pub(crate) settings: TlsSettings,
+    pub(crate) limits: HandshakeLimits,
+}
+
+impl Setting for SiteTls {
+    fn read(from: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let py = from.py();
+        let path = |name: &str| Option::<PathBuf>::read(&from.getattr(name)?);
+        let choice = |name: &str| String::read(&from.getattr(name)?);
+        let pair = path("cert")?.map(|certificate| {
+            let key = path("key")?.unwrap_or_else(|| certificate.clone());
+            PyResult::Ok(CertificateFiles { certificate, key })
+        });
+        let authorities = path("client_ca")?.unwrap_or_default();
+        let clients = match choice("clients")?.as_str() {
+            "off" => ClientAuth::Off,
+            "optional" => ClientAuth::Optional { authorities },
+            "required" => ClientAuth::Required { authorities },
+            other => return Err(unknown(py, format!("{other:?} is not one of off, optional, required"))),
+        };
+        let names = [("default", UnknownNames::Default), ("refuse", UnknownNames::Refuse)];
+        let settings = TlsSettings {
+            pairs: pair.transpose()?.into_iter().collect(),
+            directory: path("directory")?,
+            unknown_names: word(py, &choice("unknown_names")?, &names)?,
+            minimum: word(py, &choice("min_version")?, &[("1.2", Version::Tls12), ("1.3", Version::Tls13)])?,
+            protocols: vec![b"http/1.1".to_vec()],
+            clients,
+            revoked: path("crl")?,
+            ticket_keys: path("ticket_keys")?,
+            ticket_period: get(from, intern!(py, "ticket_period"))?,
+            name: String::new(),
+        };
+        Ok(Self { settings, limits: HandshakeLimits::read(from)? })
+    }
+}
+
 /// The settings of a server of clients.
 pub(crate) struct EdgeSettings {
     pub(crate) config: EdgeConfig,
     pub(crate) listen: ListenOptions,
+    pub(crate) tls: Option<SiteTls>,
 }
 
 /// The settings of the status pages.
@@ -381,12 +428,13 @@ fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// `penstock.config.OriginTls`.
 #[derive(FromPyObject)]
-pub(crate) struct TlsSettings {
+pub(crate) struct OriginTlsSettings {
     roots: String,
 }
 
-impl TlsSettings {
+impl OriginTlsSettings {
     /// Loads the roots.
     pub(crate) fn load(self) -> Result<Tls> {
         Tls::new(match self.roots.as_str() {

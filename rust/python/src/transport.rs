@@ -26,6 +26,7 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::errors::exception;
 use crate::lock;
 use crate::port::{Receive, Slot};
+use crate::tls::TlsSession;
 
 use join::join;
 use shared::Shared;
@@ -156,7 +157,7 @@ impl Transport {
             is_proven: false,
             newest: 0,
             memory: None,
-            ends,
+            ends: ends.clone(),
             reading: true,
             paused: false,
             high: LIMITS.0,
@@ -236,7 +237,7 @@ impl Core {
     }
 
     /// Gives the protocol a new transport for a request of a client at `ends`, unless its transport is unused.
-    fn renew(self: &Arc<Self>, py: Python<'_>, ends: Ends) -> PyResult<()> {
+    fn renew(self: &Arc<Self>, py: Python<'_>, ends: &Ends) -> PyResult<()> {
         let (turn, handler) = {
             let mut state = lock(&self.state);
             let is_new = state.newest == state.turn;
@@ -245,7 +246,7 @@ impl Core {
             state.newest = state.turn;
             (state.turn, handler)
         };
-        let transport = Py::new(py, Transport { core: Arc::clone(self), turn, ends })?;
+        let transport = Py::new(py, Transport { core: Arc::clone(self), turn, ends: ends.clone() })?;
         // The attribute where aiohttp's protocols keep the argument of `connection_made`.
         handler.bind(py).setattr(intern!(py, "transport"), &transport)?;
         let previous = lock(&self.transport).replace(transport);
@@ -256,7 +257,7 @@ impl Core {
     /// Passes a request to the protocol, which is idle.
     pub(crate) fn begin(self: &Arc<Self>, py: Python<'_>, request: Request) {
         let Request { head, body, chunked, ends, is_proven, thread, far, socket, edge } = request;
-        if let Err(error) = self.renew(py, ends) {
+        if let Err(error) = self.renew(py, &ends) {
             // The request is dropped, which ends its connection.
             return self.fail(py, error, "a protocol could not be given a transport for its next request");
         }
@@ -284,12 +285,12 @@ impl Core {
             if state.ends == ends {
                 None
             } else {
-                state.ends = ends;
+                state.ends.clone_from(&ends);
                 state.memory.as_ref().map(|memory| memory.clone_ref(py))
             }
         };
         if let Some(memory) = memory {
-            if let Err(error) = self.introduce(py, memory.bind(py), ends) {
+            if let Err(error) = self.introduce(py, memory.bind(py), &ends) {
                 return self.fail(py, error, "a protocol could not be told of its client");
             }
         }
@@ -301,10 +302,11 @@ impl Core {
     }
 
     /// Replaces the protocol's cache by the values for another client that aiohttp needs for every request.
-    fn introduce(&self, py: Python<'_>, memory: &Bound<'_, PyDict>, ends: Ends) -> PyResult<()> {
+    fn introduce(&self, py: Python<'_>, memory: &Bound<'_, PyDict>, ends: &Ends) -> PyResult<()> {
         memory.clear();
         memory.set_item(intern!(py, "peername"), self.shared.address(py, ends.remote, false)?)?;
-        memory.set_item(intern!(py, "ssl_context"), py.None())
+        let session = ends.tls.as_ref().map(|session| TlsSession::of(py, session)).transpose()?;
+        memory.set_item(intern!(py, "ssl_context"), session)
     }
 
     /// Handles news of the engine.

@@ -16,6 +16,7 @@ mod files;
 mod loader;
 mod names;
 mod pair;
+mod peer;
 mod provider;
 mod server;
 mod settings;
@@ -28,6 +29,7 @@ mod tests;
 
 pub use certificate::Certificate;
 pub use names::Names;
+pub use peer::{PeerCertificate, suite_name, version_name};
 pub use provider::provider;
 pub use server::{Alert, CertificateStatus, TlsCounts, TlsServer};
 pub use settings::{CertificateFiles, ClientAuth, TlsSettings, UnknownNames, Version};

@@ -126,7 +126,7 @@ fn a_request_is_taken_or_withdrawn() {
     model(3, || {
         let queue = Queue::new(1, None, 0);
         let (near, far) = link();
-        let ends = Ends { remote: None, local: None };
+        let ends = Ends::default();
         let request =
             Request { head: Vec::new(), body: None, chunked: false, ends, is_proven: true, thread: 0, far };
         let place = queue.offer(request).unwrap();
@@ -148,7 +148,7 @@ fn a_dispatcher_misses_no_request() {
         let clients = thread::spawn(move || {
             [(), ()].map(|()| {
                 let (near, far) = link();
-                let ends = Ends { remote: None, local: None };
+                let ends = Ends::default();
                 let request = Request {
                     head: Vec::new(),
                     body: None,

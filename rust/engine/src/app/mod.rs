@@ -15,6 +15,7 @@ mod queue;
 #[cfg(not(loom))]
 mod remote;
 mod reports;
+mod session;
 mod sign;
 #[cfg(not(loom))]
 mod socket;
@@ -31,6 +32,7 @@ pub use queue::{Ends, Place, Queue, QueueStats, Request};
 #[cfg(not(loom))]
 pub use remote::{Expected, Inspection, Order, RemoteEdge, Source, Subscribing};
 pub use reports::{Completion, Fault, Reports};
+pub use session::TlsSession;
 #[cfg(not(loom))]
 pub(crate) use sign::Sign;
 #[cfg(not(loom))]

@@ -14,18 +14,21 @@ use std::time::{Duration, Instant};
 use super::dispatcher::{Dispatcher, InProcess, Processes};
 use super::link::Far;
 use super::reports::Reports;
+use super::session::TlsSession;
 use super::sign::Sign;
 use crate::error::{Code, Result};
 use crate::stream::Stream;
 use crate::sync::{Arc, Mutex, lock};
 
 /// Both ends of a connection; none on a Unix socket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ends {
     /// The client's.
     pub remote: Option<SocketAddr>,
     /// Where it has connected to.
     pub local: Option<SocketAddr>,
+    /// Over TLS, what its handshake has settled.
+    pub tls: Option<Plain<TlsSession>>,
 }
 
 /// A request on its way to the application.

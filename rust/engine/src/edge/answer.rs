@@ -67,6 +67,7 @@ fn reason(status: u16) -> &'static str {
         413 => "Content Too Large",
         414 => "URI Too Long",
         417 => "Expectation Failed",
+        421 => "Misdirected Request",
         429 => "Too Many Requests",
         431 => "Request Header Fields Too Large",
         451 => "Unavailable For Legal Reasons",

@@ -1,9 +1,11 @@
 //! The client of a connection.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc as Plain;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::clients::Counted;
+use crate::app::{Ends, TlsSession};
 use crate::net::Connection;
 use crate::sync::Arc;
 use crate::sys::descriptor::set_option;
@@ -16,6 +18,8 @@ pub(super) struct Client {
     pub(super) addresses: Addresses,
     /// The network that the limits count as one client; `None` on a Unix socket.
     pub(super) network: Option<IpAddr>,
+    /// Over TLS, what its handshake has settled.
+    pub(super) tls: Option<Plain<TlsSession>>,
     is_proven: AtomicBool,
     /// On its address's account, where that has a limit.
     _counted: Option<Counted>,
@@ -26,9 +30,21 @@ impl Client {
         connection: Arc<Connection>,
         addresses: Addresses,
         network: Option<IpAddr>,
+        tls: Option<Plain<TlsSession>>,
         counted: Option<Counted>,
     ) -> Self {
-        Self { connection, addresses, network, is_proven: AtomicBool::new(false), _counted: counted }
+        Self { connection, addresses, network, tls, is_proven: AtomicBool::new(false), _counted: counted }
+    }
+
+    /// The scheme of the URLs that it asks for.
+    pub(super) fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+
+    /// As the application sees the connection.
+    pub(super) fn ends(&self) -> Ends {
+        let Addresses { remote, local, .. } = self.addresses;
+        Ends { remote, local, tls: self.tls.clone() }
     }
 
     /// A response on this connection was taken to its end; whether it is the first.

@@ -157,9 +157,11 @@ async fn exchange(
     let mut task = Task::new(site, thread, client, incoming, &progress);
     (task.account, task.gate) = (account.as_deref(), gate);
     let counted = site.clients.request(client.addresses.ip());
+    let certified = site.check_host(client, incoming);
     // On the heap, so that a stream on a native route, which may stay for hours, keeps no room for the other lane.
     let result = match route {
         _ if counted.is_err() => counted.as_ref().map(|_| ()).map_err(Error::clone),
+        _ if certified.is_err() => certified,
         Some(Service::Relay(route)) => route.respond(&mut task, inbound).await,
         Some(Service::Topics(topics)) => Box::pin(topics.respond(&mut task, inbound)).await,
         Some(Service::Pages(pages)) => Box::pin(pages.respond(&mut task, inbound)).await,

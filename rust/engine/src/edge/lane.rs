@@ -14,8 +14,8 @@ use std::task::{Context, Poll, Waker, ready};
 use super::exchange::{Announced, Interrupts, Task, fault, read_on};
 use super::inbound::Inbound;
 use crate::app::{
-    Attachment, Checker, ClientSocket, Command, Completion, Content, Ends, Fault, File, Loss, Near, Outcome,
-    Over, Place, Queue, RelayOrder, Request, Subscription, asks_to_switch, link, serialise,
+    Attachment, Checker, ClientSocket, Command, Completion, Content, Fault, File, Loss, Near, Outcome, Over,
+    Place, Queue, RelayOrder, Request, Subscription, asks_to_switch, link, serialise,
 };
 use crate::error::{Code, Error, Result};
 use crate::events::{EventBody, Leave};
@@ -139,7 +139,7 @@ impl<'a> Lane<'a> {
             head: serialise(incoming, announced.framing),
             body,
             chunked: announced.framing == BodyFraming::Chunked,
-            ends: Ends { remote: client.addresses.remote, local: client.addresses.local },
+            ends: client.ends(),
             is_proven: site.is_proven(client),
             thread: task.thread,
             far,
@@ -480,6 +480,10 @@ impl<'a> Lane<'a> {
             }
         }
         let limit = self.task.site.config.write_timeout;
+        if self.task.client.connection.is_tls() {
+            let detail = "a file cannot be sent past the encryption of the connection";
+            return Err(self.blame(Code::FileFailed.error(detail)));
+        }
         let duplicate = self.task.client.connection.with_socket(Socket::duplicate);
         let socket = duplicate.map_err(|error| {
             Code::FileFailed.error(format!("the client's socket could not be duplicated: {error}"))

@@ -9,17 +9,19 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+use std::sync::Arc as Plain;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockAddr, Socket as Raw, Type};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::time::Instant;
 
 use super::answer::refused;
 use super::client::{Addresses, Client};
 use super::connection;
 use super::site::{Load, Site};
+use crate::app::TlsSession;
 use crate::error::{Code, Result};
 use crate::net::{Connection, Socket, Transport};
 use crate::runtime::Threads;
@@ -124,6 +126,12 @@ impl Listener {
     pub fn serve(self, site: &Arc<Site>, threads: &Arc<Threads>) {
         if site.begin() {
             let site = Arc::clone(site);
+            if let Some(handshakes) = site.tls.clone() {
+                let site = Arc::clone(&site);
+                threads.spawn(0, move || async move {
+                    handshakes.keep_certificates(|error| site.report(error)).await;
+                });
+            }
             threads.spawn(0, move || async move { site.keep_room().await });
         }
         let (site, all) = (Arc::clone(site), Arc::clone(threads));
@@ -171,7 +179,7 @@ impl fmt::Display for Bound {
     }
 }
 
-async fn accept(listener: Listener, site: &Arc<Site>, threads: &Threads) {
+async fn accept(listener: Listener, site: &Arc<Site>, threads: &Arc<Threads>) {
     let bound = if listener.address().is_some() {
         TcpListener::from_std(listener.0.into()).map(Bound::Tcp)
     } else {
@@ -216,10 +224,14 @@ fn is_of_client(error: &io::Error) -> bool {
 }
 
 /// Gives a connection to the thread with the fewest. A failure to move it closes it.
-fn hand_out(site: &Arc<Site>, threads: &Threads, socket: Socket, addresses: Addresses) {
+fn hand_out(site: &Arc<Site>, threads: &Arc<Threads>, socket: Socket, addresses: Addresses) {
     let counted = match site.clients.connect(addresses.ip()) {
         Ok(counted) => counted,
         Err(error) => {
+            if site.tls.is_some() {
+                // A handshake would cost more than the connection is allowed.
+                return;
+            }
             // As far as the socket takes it: a client with too many connections is not waited for.
             let answer = refused(&error, false);
             let _ = socket.option(|socket| socket.send_with_flags(&answer, libc::MSG_NOSIGNAL));
@@ -227,31 +239,33 @@ fn hand_out(site: &Arc<Site>, threads: &Threads, socket: Socket, addresses: Addr
         }
     };
     let network = addresses.ip().map(|address| site.clients.network(address));
-    let load = site.admit();
-    let run = move |load: Load, socket: Socket| {
-        let connection = Arc::new(Connection::new(Transport::Plain(socket)));
-        connection::serve(load, Client::new(connection, addresses, network, counted))
+    let run = move |load: Load, transport: Transport, tls: Option<Plain<TlsSession>>| {
+        let connection = Arc::new(Connection::new(transport));
+        connection::serve(load, Client::new(connection, addresses, network, tls, counted))
     };
-    if load.thread == 0 {
-        tokio::spawn(run(load, socket));
+    if let Some(handshakes) = &site.tls {
+        let Ok(socket) = socket.detach() else { return };
+        let (site, threads) = (Arc::clone(site), Arc::clone(threads));
+        handshakes.begin(socket, move |arrival| {
+            let load = site.admit();
+            threads.spawn(load.thread, move || async move {
+                let session = Plain::clone(&arrival.session);
+                if let Ok(transport) = arrival.transport().await {
+                    run(load, transport, Some(session)).await;
+                }
+            });
+        });
         return;
     }
-    match socket {
-        Socket::Tcp(stream) => {
-            let Ok(stream) = stream.into_std() else { return };
-            threads.spawn(load.thread, move || async move {
-                if let Ok(stream) = TcpStream::from_std(stream) {
-                    run(load, Socket::Tcp(stream)).await;
-                }
-            });
-        }
-        Socket::Unix(stream) => {
-            let Ok(stream) = stream.into_std() else { return };
-            threads.spawn(load.thread, move || async move {
-                if let Ok(stream) = UnixStream::from_std(stream) {
-                    run(load, Socket::Unix(stream)).await;
-                }
-            });
-        }
+    let load = site.admit();
+    if load.thread == 0 {
+        tokio::spawn(run(load, Transport::Plain(socket), None));
+        return;
     }
+    let Ok(socket) = socket.detach() else { return };
+    threads.spawn(load.thread, move || async move {
+        if let Ok(socket) = socket.attach() {
+            run(load, Transport::Plain(socket), None).await;
+        }
+    });
 }

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 use super::client::Client;
 use super::clients::Clients;
 use super::config::EdgeConfig;
+use super::handshakes::Handshakes;
 use super::log::Log;
 use super::proven::Proven;
 use super::route::{Routes, Service};
@@ -19,11 +20,13 @@ use super::supplies::Supplies;
 use super::tally::{Lane, Tallies};
 use crate::app::{Fault, Queue, QueueStats};
 use crate::drain::{Drain, Phase};
-use crate::error::{Code, Error};
+use crate::error::{Code, Error, Result};
 use crate::inspect::Counts;
 use crate::net::{Demand, Life, StallClock};
 use crate::pool::CLASSES;
+use crate::runtime::Threads;
 use crate::sync::{Arc, Mutex, lock};
+use crate::wire::Incoming;
 
 /// How often it is looked whether requests wait for what stalled clients hold. A quarter of the shortest grace that is worth
 /// giving.
@@ -50,6 +53,8 @@ pub struct Site {
     routes: Mutex<Arc<Routes>>,
     /// Where requests go that no route matches.
     pub(super) app: Option<Queue>,
+    /// The handshakes of its clients, if they speak TLS.
+    pub(super) tls: Option<Plain<Handshakes>>,
     pub(super) drain: Drain,
     pub(super) log: Option<Plain<Log>>,
     /// Whether that has the lines of what the application answers as well.
@@ -121,6 +126,7 @@ impl Site {
             supplies,
             routes: Mutex::new(Arc::new(routes)),
             app,
+            tls: None,
             drain: Drain::new(),
             log,
             logs_application: true,
@@ -136,6 +142,35 @@ impl Site {
             refused: AtomicU64::new(0),
             clients: Arc::new(Clients::new(config.clients)),
             proven: Proven::default(),
+        }
+    }
+
+    /// Its clients speak TLS.
+    #[must_use]
+    pub fn with_tls(self, handshakes: Handshakes) -> Self {
+        Self { tls: Some(Plain::new(handshakes)), ..self }
+    }
+
+    /// The certificates and the handshakes, if its clients speak TLS.
+    pub fn handshakes(&self) -> Option<&Plain<Handshakes>> {
+        self.tls.as_ref()
+    }
+
+    /// Has one of `threads` read the files of certificates anew. What is wrong with them is logged.
+    pub fn reload_certificates(self: &Arc<Self>, threads: &Threads) {
+        let Some(handshakes) = self.tls.clone() else { return };
+        let site = Arc::clone(self);
+        threads.spawn(0, move || async move { handshakes.reload(|error| site.report(error)).await });
+    }
+
+    /// Whether the certificate of the connection is for the host of the request.
+    ///
+    /// # Errors
+    /// `MISDIRECTED_REQUEST`.
+    pub(super) fn check_host(&self, client: &Client, incoming: &Incoming) -> Result<()> {
+        match self.tls.as_ref().zip(client.tls.as_ref()) {
+            Some((handshakes, session)) => handshakes.check(session, incoming.authority()),
+            None => Ok(()),
         }
     }
 
@@ -252,6 +287,9 @@ impl Site {
     /// Ends everything at once.
     pub fn close(&self) {
         self.drain.close();
+        if let Some(handshakes) = &self.tls {
+            handshakes.close();
+        }
         self.clock.stop();
     }
 

@@ -165,7 +165,7 @@ fn an_application_that_takes_no_requests_is_not_ready() {
     let queue = Queue::new(1, None, 0);
     let site = rig.site(Some(&queue));
     rig.listen(&site);
-    let ends = Ends { remote: None, local: None };
+    let ends = Ends::default();
     let (_near, far) = link();
     let (head, socket) = (Vec::new(), None);
     let request = Request {

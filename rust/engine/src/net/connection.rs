@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
-use tokio_rustls::client::TlsStream;
+use tokio_rustls::TlsStream;
 
 use super::records::Records;
 use super::socket::Socket;
@@ -53,7 +53,17 @@ struct Inner {
     plaintext: bool,
     /// An error that was met behind bytes; told at the next read.
     failure: Option<io::Error>,
+    /// See [`Connection::reset_on_close`].
+    resets: bool,
+    /// Bytes of plaintext that TLS may hold encrypted; see [`Inner::write_records`].
+    batch: usize,
 }
+
+/// Plaintext that TLS encrypts for one write: a client that stalls has one batch waiting, outside the pool, so a batch is
+/// large only where the last one was taken whole. The first is a response of 64 KiB in one system call.
+const BATCH: usize = 64 << 10;
+const LEAST_BATCH: usize = 16 << 10;
+const MOST_BATCH: usize = 256 << 10;
 
 /// What an idle connection did instead of keeping quiet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +77,10 @@ pub(crate) enum Unrest {
 impl Connection {
     pub(crate) fn new(transport: Transport) -> Self {
         let tls = matches!(transport, Transport::Tls(_));
-        let inner = Mutex::new(Inner { transport, plaintext: false, failure: None });
+        // The first bytes of a client may have come with the end of its handshake.
+        let plaintext =
+            matches!(&transport, Transport::Tls(stream) if matches!(**stream, TlsStream::Server(_)));
+        let inner = Mutex::new(Inner { transport, plaintext, failure: None, resets: false, batch: BATCH });
         Self {
             inner,
             tls,
@@ -126,9 +139,10 @@ impl Connection {
         context: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match &mut lock(&self.inner).transport {
+        let Inner { transport, batch, .. } = &mut *lock(&self.inner);
+        match transport {
             Transport::Plain(socket) => Pin::new(socket).poll_write_vectored(context, parts),
-            Transport::Tls(stream) => Pin::new(stream).poll_write_vectored(context, parts),
+            Transport::Tls(stream) => poll_write_records(stream, context, parts, batch),
         }
     }
 
@@ -166,8 +180,10 @@ impl Connection {
 
     /// Has the connection end with a reset instead of an orderly end, so that what was sent cannot be taken for whole.
     pub(crate) fn reset_on_close(&self) {
+        let mut inner = lock(&self.inner);
+        inner.resets = true;
         // An error means that it has ended already.
-        let _ = lock(&self.inner).transport.socket().option(|socket| socket.set_linger(Some(Duration::ZERO)));
+        let _ = inner.transport.socket().option(|socket| socket.set_linger(Some(Duration::ZERO)));
     }
 
     /// Watches an idle connection: pending as long as it keeps quiet. Session tickets of TLS are taken in.
@@ -229,7 +245,7 @@ impl Inner {
 
     fn poll_read(&mut self, context: &mut Context<'_>, memory: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut buffer = ReadBuf::new(memory);
-        let Self { transport, plaintext, failure } = self;
+        let Self { transport, plaintext, failure, .. } = self;
         match transport {
             // A read that does not fill the buffer tells the runtime that the socket is drained, which saves the
             // `recv` that would only say so.
@@ -274,9 +290,44 @@ fn poll_read_records(
     }
 }
 
+/// Encrypts what fits into a batch, and writes it as far as the socket takes it: all records of a batch are one system call.
+fn poll_write_records(
+    stream: &mut TlsStream<Records>,
+    context: &mut Context<'_>,
+    parts: &[IoSlice<'_>],
+    batch: &mut usize,
+) -> Poll<io::Result<usize>> {
+    set_batch(stream, *batch);
+    let written = Pin::new(&mut *stream).poll_write_vectored(context, parts);
+    if let Poll::Ready(Ok(count)) = written {
+        if wants_write(stream) {
+            *batch = LEAST_BATCH;
+        } else if count >= *batch {
+            *batch = (*batch * 2).min(MOST_BATCH);
+        }
+    }
+    written
+}
+
+fn set_batch(stream: &mut TlsStream<Records>, batch: usize) {
+    match stream {
+        TlsStream::Client(stream) => stream.get_mut().1.set_buffer_limit(Some(batch)),
+        TlsStream::Server(stream) => stream.get_mut().1.set_buffer_limit(Some(batch)),
+    }
+}
+
+/// Whether records wait for the socket.
+fn wants_write(stream: &TlsStream<Records>) -> bool {
+    stream.get_ref().1.wants_write()
+}
+
 impl Drop for Inner {
-    /// RFC 8446, section 6.1, asks for a `close_notify`. Only what the socket takes now is sent: no task waits for it.
+    /// RFC 8446, section 6.1, asks for a `close_notify`; not where what was sent must not be taken for whole. Only what the
+    /// socket takes now is sent: no task waits for it.
     fn drop(&mut self) {
+        if self.resets {
+            return;
+        }
         if let Transport::Tls(stream) = &mut self.transport {
             let _ = Pin::new(stream).poll_shutdown(&mut Context::from_waker(Waker::noop()));
         }

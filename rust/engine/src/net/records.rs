@@ -18,19 +18,19 @@ const HEADER: u8 = 5;
 #[derive(Debug)]
 pub(crate) struct Records {
     socket: Socket,
-    place: Place,
+    place: RecordPlace,
 }
 
 /// Where in the records the next byte belongs.
 #[derive(Debug, Default)]
-struct Place {
+pub(crate) struct RecordPlace {
     /// Bytes that have come of a header.
     header: u8,
     /// Bytes to come of the record whose header was whole, or the part of its length that has come.
     left: u16,
 }
 
-impl Place {
+impl RecordPlace {
     fn advance(&mut self, mut bytes: &[u8]) {
         while let Some((first, rest)) = bytes.split_first() {
             if self.header == HEADER {
@@ -57,11 +57,20 @@ impl Place {
 
 impl Records {
     pub(crate) fn new(socket: Socket) -> Self {
-        Self { socket, place: Place::default() }
+        Self { socket, place: RecordPlace::default() }
     }
 
     pub(crate) fn socket(&self) -> &Socket {
         &self.socket
+    }
+
+    /// The same place in the records, for a socket that another thread is to read from.
+    pub(crate) fn into_parts(self) -> (Socket, RecordPlace) {
+        (self.socket, self.place)
+    }
+
+    pub(crate) fn from_parts(socket: Socket, place: RecordPlace) -> Self {
+        Self { socket, place }
     }
 
     /// Whether a part of a record has been read, and not all of it.
@@ -130,9 +139,9 @@ mod tests {
                 Some(*end)
             })
             .collect();
-        let mut byte_by_byte = Place::default();
+        let mut byte_by_byte = RecordPlace::default();
         for end in 0..=bytes.len() {
-            let mut at_once = Place::default();
+            let mut at_once = RecordPlace::default();
             at_once.advance(&bytes[..end]);
             let is_within = end > 0 && !ends.contains(&end);
             assert_eq!((at_once.is_within(), byte_by_byte.is_within()), (is_within, is_within), "{end}");

@@ -20,7 +20,39 @@ pub(crate) enum Socket {
     Unix(UnixStream),
 }
 
+/// A socket on its way to another thread.
+#[derive(Debug)]
+pub(crate) enum DetachedSocket {
+    Tcp(std::net::TcpStream),
+    Unix(std::os::unix::net::UnixStream),
+}
+
+impl DetachedSocket {
+    /// Registers it with the runtime of the calling thread.
+    pub(crate) fn attach(self) -> io::Result<Socket> {
+        Ok(match self {
+            Self::Tcp(stream) => Socket::Tcp(TcpStream::from_std(stream)?),
+            Self::Unix(stream) => Socket::Unix(UnixStream::from_std(stream)?),
+        })
+    }
+}
+
 impl Socket {
+    /// Takes it from the runtime of the calling thread.
+    pub(crate) fn detach(self) -> io::Result<DetachedSocket> {
+        Ok(match self {
+            Self::Tcp(stream) => DetachedSocket::Tcp(stream.into_std()?),
+            Self::Unix(stream) => DetachedSocket::Unix(stream.into_std()?),
+        })
+    }
+
+    /// Waits for the first byte, and leaves it there; none if the client has closed. A Unix socket is not looked at.
+    pub(crate) async fn first_byte(&self) -> io::Result<Option<u8>> {
+        let Self::Tcp(stream) = self else { return Ok(None) };
+        let mut byte = [0];
+        Ok((stream.peek(&mut byte).await? > 0).then_some(byte[0]))
+    }
+
     pub(crate) fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(stream) => stream.poll_read_ready(context),

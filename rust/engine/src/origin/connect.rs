@@ -106,7 +106,7 @@ async fn handshake(endpoint: &Endpoint, tls: &Tls, socket: Socket) -> Result<Tra
         .map_err(|_| Code::TlsFailed.error(format!("no certificate can name {:?}", endpoint.host())))?;
     let stream = connector.connect(name, Records::new(socket)).await;
     stream
-        .map(|stream| Transport::Tls(Box::new(stream)))
+        .map(|stream| Transport::Tls(Box::new(stream.into())))
         .map_err(|error| Code::TlsFailed.error(tls_failure(endpoint, &error)))
 }
 

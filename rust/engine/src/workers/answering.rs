@@ -17,8 +17,8 @@ use super::message::{Attached, FeedTopic, Fetch, FetchBody, Message, PIECE, Subs
 use super::wire::Wire;
 use super::worker::{AwaitedEnd, Worker, serve_control};
 use crate::app::{
-    Attachment, Command, Content, Ends, File, Inspection, Loss, Near, Order, Over, Request, Source,
-    Subscribing, link,
+    Attachment, Command, Content, File, Inspection, Loss, Near, Order, Over, Request, Source, Subscribing,
+    link,
 };
 use crate::error::{Code, Result};
 use crate::events::{Leave, pipe};
@@ -43,7 +43,7 @@ pub(super) async fn serve(worker: &Arc<Worker>, wire: Plain<Wire>, thread: usize
                 let exchange = Exchange::new(worker, &wire, link().0, &errands);
                 Ok(Some(First::Line(Box::new(exchange), errands)))
             }
-            Message::Request { head, has_body, chunked, is_proven, remote, local } => {
+            Message::Request { head, has_body, chunked, is_proven, ends } => {
                 let (near, far) = link();
                 let (edge, errands) = Edge::new();
                 let exchange = Exchange::new(worker, &wire, near, &errands);
@@ -51,7 +51,7 @@ pub(super) async fn serve(worker: &Arc<Worker>, wire: Plain<Wire>, thread: usize
                     head: head.to_vec(),
                     body: has_body.then(|| exchange.begin_flow(0)),
                     chunked,
-                    ends: Ends { remote, local },
+                    ends,
                     is_proven,
                     thread,
                     far,

@@ -78,8 +78,8 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
         tried.push(member.number);
         let wire = Plain::new(Wire::new(socket));
         let has_body = body.is_some();
-        let (remote, local) = (ends.remote, ends.local);
-        wire.send(&Message::Request { head: &head, has_body, chunked, is_proven, remote, local });
+        let ends = ends.clone();
+        wire.send(&Message::Request { head: &head, has_body, chunked, is_proven, ends });
         shared.counts.exchange(tried.len() > 1);
         let client = Some((own, is_proven));
         let exchange = Exchange::new(&shared, member, wire, client, thread, body.clone());

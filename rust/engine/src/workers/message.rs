@@ -5,11 +5,11 @@
 //! changed, and each body that the worker has the edge fetch or send has a number of its own. A number is at most one
 //! flow each way. A flow never sends more than the other side has granted, so both sides can always read on.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::codec::{Put, Take, malformed};
-use crate::app::{Note, Outcome};
+use super::ends::{put_ends, take_ends};
+use crate::app::{Ends, Note, Outcome};
 use crate::error::{Error, Result};
 use crate::inspect::{Content, Hidden, Report};
 use crate::origin::Timeouts;
@@ -119,14 +119,7 @@ pub(super) enum Message<'a> {
     /// The first message on the control connection, on which the edge asks for signs of life and tells of ends.
     Control,
     /// The first message on the connection of an exchange.
-    Request {
-        head: &'a [u8],
-        has_body: bool,
-        chunked: bool,
-        is_proven: bool,
-        remote: Option<SocketAddr>,
-        local: Option<SocketAddr>,
-    },
+    Request { head: &'a [u8], has_body: bool, chunked: bool, is_proven: bool, ends: Ends },
     /// The first message on a connection for tasks that belong to no request. The worker has called for it by
     /// this number.
     Line(u64),
@@ -270,13 +263,9 @@ impl Message<'_> {
             | Self::Close
             | Self::Abort
             | Self::Leave => put,
-            Self::Request { head, has_body, chunked, is_proven, remote, local } => put
-                .flag(*has_body)
-                .flag(*chunked)
-                .flag(*is_proven)
-                .address(*remote)
-                .address(*local)
-                .rest(head),
+            Self::Request { head, has_body, chunked, is_proven, ends } => {
+                put_ends(put.flag(*has_body).flag(*chunked).flag(*is_proven), ends).rest(head)
+            }
             Self::Data(flow, bytes) => put.u32(*flow).rest(bytes),
             Self::Write(bytes) | Self::Body(bytes) => put.rest(bytes),
             Self::End(flow, body, trailers) => put.u32(*flow).duration(*body).fields(Pairs::of(trailers)),
@@ -323,8 +312,8 @@ impl Message<'_> {
             CONTROL => Message::Control,
             REQUEST => {
                 let (has_body, chunked, is_proven) = (take.flag()?, take.flag()?, take.flag()?);
-                let (remote, local) = (take.address()?, take.address()?);
-                Message::Request { head: take.rest(), has_body, chunked, is_proven, remote, local }
+                let ends = take_ends(&mut take)?;
+                Message::Request { head: take.rest(), has_body, chunked, is_proven, ends }
             }
             DATA => Message::Data(take.u32()?, take.rest()),
             END => Message::End(take.u32()?, take.duration()?, take.fields()?),

@@ -21,6 +21,7 @@ mod answering;
 mod codec;
 mod counts;
 mod edge;
+mod ends;
 mod exchange;
 mod fetching;
 mod flow;

@@ -43,7 +43,7 @@ pub(crate) struct Taken {
 impl Taken {
     fn new(mut request: Request) -> Self {
         let edge = request.edge.take().expect("there is an edge in a worker");
-        Self { ends: request.ends, edge, exchange: Exchange::new(request) }
+        Self { ends: request.ends.clone(), edge, exchange: Exchange::new(request) }
     }
 
     /// Has `stream` sent as all that is left of the response.

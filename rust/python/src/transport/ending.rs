@@ -39,7 +39,7 @@ impl Core {
             (state.high, state.low) = LIMITS;
             state.fresh = 0;
             state.turn += 1;
-            (state.exchange.take(), std::mem::take(&mut state.paused), state.ends)
+            (state.exchange.take(), std::mem::take(&mut state.paused), state.ends.clone())
         };
         let Some(Exchange { far, ended, .. }) = exchange else { return };
         if ended {

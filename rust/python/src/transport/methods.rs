@@ -25,6 +25,7 @@ use crate::relay::{Added, Changes, Forwarding, Received, Replaced};
 use crate::relay_spec::Relay;
 use crate::request::Fields;
 use crate::stream::FrameStream;
+use crate::tls::TlsSession;
 
 /// Bytes of the longest value of a socket option; Python has the same limit.
 const OPTION: usize = 1024;
@@ -212,6 +213,15 @@ impl Transport {
         match name {
             "peername" => core.shared.address(py, ends.remote, false).map(Some),
             "sockname" => core.shared.address(py, ends.local, true).map(Some),
+            // aiohttp takes a connection for secure if it has a context; `ssl_object` is what asyncio's transports have.
+            "sslcontext" | "ssl_object" => match &ends.tls {
+                Some(session) => TlsSession::of(py, session).map(Some),
+                None => Ok(default),
+            },
+            "peercert" | "cipher" | "compression" => match &ends.tls {
+                Some(session) => TlsSession::extra(py, session, name).map(Some),
+                None => Ok(default),
+            },
             "socket" => core.shared.application.socket.bind(py).call1((slf,)).map(Some),
             _ => Ok(default),
         }
@@ -279,7 +289,7 @@ impl Transport {
         replaced: Option<Vec<Replaced<'py>>>,
         added: Option<Vec<Added<'py>>>,
     ) -> PyResult<Fields> {
-        forwarding.get().fields(request, Some(self.ends), Changes { received, replaced, added })
+        forwarding.get().fields(request, Some(&self.ends), Changes { received, replaced, added })
     }
 
     /// Has the engine answer `request` with `stream`: a head made of the origin's, and the body, by `rest`. Event streams

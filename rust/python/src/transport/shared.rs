@@ -142,9 +142,9 @@ impl Shared {
     }
 
     /// The idle protocol that served this client last, because it knows the addresses; else the most recent one.
-    fn take_idle(&self, ends: Ends) -> Option<Py<Transport>> {
+    fn take_idle(&self, ends: &Ends) -> Option<Py<Transport>> {
         let mut idle = lock(&self.idle);
-        match idle.iter().rev().take(IDLE_SEARCH).position(|(known, _)| *known == ends) {
+        match idle.iter().rev().take(IDLE_SEARCH).position(|(known, _)| known == ends) {
             Some(from_end) => {
                 let at = idle.len() - 1 - from_end;
                 Some(idle.remove(at).1)
@@ -259,9 +259,9 @@ impl Shared {
     }
 
     fn begin(self: &Arc<Self>, py: Python<'_>, request: Request) {
-        let transport = match self.take_idle(request.ends) {
+        let transport = match self.take_idle(&request.ends) {
             Some(transport) => transport,
-            None => match Transport::connect(py, self, request.ends) {
+            None => match Transport::connect(py, self, request.ends.clone()) {
                 Ok(transport) => transport,
                 // The request is dropped, which ends its connection.
                 Err(error) => return self.report(py, error, "no protocol could be made for a request"),

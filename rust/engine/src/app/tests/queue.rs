@@ -9,7 +9,7 @@ use crate::error::Code;
 
 fn request(name: &str) -> (Near, Request) {
     let (near, far) = link();
-    let ends = Ends { remote: None, local: None };
+    let ends = Ends::default();
     (
         near,
         Request {

@@ -448,7 +448,7 @@ impl Task<'_> {
         let (spec, incoming) = (relay.spec(), self.incoming);
         let client = relay::Client {
             address: self.client.addresses.host.as_deref(),
-            scheme: "http",
+            scheme: self.client.scheme(),
             host: incoming.authority_bytes(),
             version: (1, incoming.minor_version),
         };

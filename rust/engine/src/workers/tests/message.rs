@@ -11,6 +11,7 @@ use proptest::test_runner::TestRunner;
 use super::super::message::{Message, PREFIX};
 use super::super::rewritten;
 use super::samples::{Sample, sample};
+use crate::app::Ends;
 use crate::error::Code;
 
 /// The numbers of all kinds: 1 to this.
@@ -135,13 +136,14 @@ fn every_kind_has_a_sample() {
 #[test]
 fn the_scope_of_an_address_arrives() {
     let scoped = SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1), 80, 5, 3));
-    let sample = Sample::Request { head: Vec::new(), flags: [false; 3], remote: Some(scoped), local: None };
+    let ends = Ends { remote: Some(scoped), ..Ends::default() };
+    let sample = Sample::Request { head: Vec::new(), flags: [false; 3], ends };
     let encoded = sample.encoded();
     let (kind, body) = taken_apart(&encoded);
-    let Message::Request { remote, .. } = Message::decode(kind, body).unwrap() else {
+    let Message::Request { ends, .. } = Message::decode(kind, body).unwrap() else {
         panic!("it was a request");
     };
-    assert_eq!(remote, Some(scoped));
+    assert_eq!(ends.remote, Some(scoped));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Every message that there is, with anything in it.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::collection::vec;
@@ -9,7 +10,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::super::message::{Attached, FeedTopic, Fetch, FetchBody, Message, Subscribe};
-use crate::app::{Note, Outcome};
+use crate::app::{Ends, Note, Outcome, TlsSession};
 use crate::error::{Code, Error};
 use crate::inspect::{Content, Hidden, Report};
 use crate::origin::Timeouts;
@@ -21,7 +22,7 @@ use crate::wire::{Fields, Head};
 #[derive(Debug)]
 pub(super) enum Sample {
     Whole(Message<'static>),
-    Request { head: Vec<u8>, flags: [bool; 3], remote: Option<SocketAddr>, local: Option<SocketAddr> },
+    Request { head: Vec<u8>, flags: [bool; 3], ends: Ends },
     Data(u32, Vec<u8>),
     Body(Vec<u8>),
     Write(Vec<u8>),
@@ -37,16 +38,13 @@ impl Sample {
     pub(super) fn look<T>(&self, see: impl FnOnce(&Message<'_>) -> T) -> T {
         match self {
             Self::Whole(message) => see(message),
-            Self::Request { head, flags: [has_body, chunked, is_proven], remote, local } => {
-                see(&Message::Request {
-                    head,
-                    has_body: *has_body,
-                    chunked: *chunked,
-                    is_proven: *is_proven,
-                    remote: *remote,
-                    local: *local,
-                })
-            }
+            Self::Request { head, flags: [has_body, chunked, is_proven], ends } => see(&Message::Request {
+                head,
+                has_body: *has_body,
+                chunked: *chunked,
+                is_proven: *is_proven,
+                ends: ends.clone(),
+            }),
             Self::Data(flow, bytes) => see(&Message::Data(*flow, bytes)),
             Self::Body(bytes) => see(&Message::Body(bytes)),
             Self::Write(bytes) => see(&Message::Write(bytes)),
@@ -216,13 +214,27 @@ fn attached() -> impl Strategy<Value = Attached> {
 }
 
 fn request() -> impl Strategy<Value = Sample> {
-    let ends = (any::<Option<SocketAddr>>(), any::<Option<SocketAddr>>());
-    (bytes(), any::<[bool; 3]>(), ends).prop_map(|(head, flags, (remote, local))| Sample::Request {
+    let ends = (any::<Option<SocketAddr>>(), any::<Option<SocketAddr>>(), option::of(session()));
+    (bytes(), any::<[bool; 3]>(), ends).prop_map(|(head, flags, (remote, local, tls))| Sample::Request {
         head,
         flags,
-        remote,
-        local,
+        ends: Ends { remote, local, tls: tls.map(Arc::new) },
     })
+}
+
+fn session() -> impl Strategy<Value = TlsSession> {
+    let name = option::of(any::<String>().prop_map(Into::into));
+    let certificates = vec(bytes().prop_map(Into::into), 0..3);
+    (any::<[u16; 2]>(), name, bytes(), certificates, any::<bool>()).prop_map(
+        |([version, suite], server_name, protocol, certificates, is_resumed)| TlsSession {
+            version,
+            suite,
+            server_name,
+            protocol: protocol.into(),
+            certificates,
+            is_resumed,
+        },
+    )
 }
 
 /// Messages that say no more than their kind.
