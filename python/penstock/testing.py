@@ -67,6 +67,7 @@ class _Wire(asyncio.StreamReaderProtocol):
     def __init__(self, reader: asyncio.StreamReader, left: asyncio.Event, accept: "_Accept") -> None:
         super().__init__(reader, accept)
         self._left = left
+        self.is_lost = False
 
     def eof_received(self) -> bool | None:
         self._left.set()
@@ -74,6 +75,7 @@ class _Wire(asyncio.StreamReaderProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._left.set()
+        self.is_lost = True
         super().connection_lost(exc)
         # Scripts do not wait for their connections to close: asyncio would log that nothing has asked how, and the log
         # would keep the loop alive.
@@ -94,6 +96,7 @@ class Peer:
         self._reader = reader
         self._writer = writer
         self._left = left
+        self._wire = writer.transport.get_protocol()
         self.requests: list[RecordedRequest] = []
         """The heads that `request` has read."""
         self.body_received = 0
@@ -190,7 +193,9 @@ class Peer:
 
     def abort(self) -> None:
         """Close at once, whatever waits to be sent."""
-        self._writer.transport.abort()
+        # Where something was to be sent when it was closed, the transport of Python 3.11 fails once that is sent.
+        if not (isinstance(self._wire, _Wire) and self._wire.is_lost):
+            self._writer.transport.abort()
 
 
 Script = Callable[[Peer], Awaitable[None]]
