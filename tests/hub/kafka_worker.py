@@ -19,7 +19,9 @@ async def main(servers: str, topic: str) -> None:
         penstock.Hub(engine=engine, history=kept, log=log) as hub,
     ):
         app = web.Application()
-        app.add_routes([hub.native("/events/", subscriptions=Subscriptions(join="start"))])
+        # While a broker starts on a busy machine, nothing comes for longer than the default of a heartbeat.
+        terms = Subscriptions(join="start", heartbeat=None)
+        app.add_routes([hub.native("/events/", subscriptions=terms)])
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         site = penstock.web.Site(runner, "127.0.0.1", 0, engine=engine)
