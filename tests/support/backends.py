@@ -15,11 +15,16 @@ SIZE = 200_000
 """Bytes of a film: more than one read, less than what sockets hold."""
 
 
+NUMBERS = [f"{line:06d}" for line in range(SIZE // 8)]
+"""Of lines: enough for the shortest path, and for a film that is somewhat longer."""
+
+
 @lru_cache(maxsize=1024)
 def film(path: str, size: int = SIZE) -> bytes:
     """The bytes at `path`, which show where they have been shifted, and of which film they are."""
     lines = size // len(f"{path}:000000;") + 1
-    return "".join(f"{path}:{line:06d};" for line in range(lines)).encode()[:size]
+    # Joined by the path: to format each line took half of the time of a test under load.
+    return (f"{path}:" + f";{path}:".join(NUMBERS[:lines])).encode()[:size]
 
 
 class Backend:
