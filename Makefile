@@ -53,28 +53,50 @@ demo: build ## Run the demo: a live video and a token stream through the gateway
 	$(BIN)/penstock demo
 
 .PHONY: test
-test: build test-rust test-python ## Run all tests
+test: build test-rust-build ## Run all tests
+	@# The interpreters that tests start would each compile the package anew.
+	@$(BIN)/python -m compileall -q python
+	@$(call side_by_side,test-rust-part $(PARTS:%=test-python-%))
 
-.PHONY: test-rust
+.PHONY: test-rust test-rust-build test-rust-part
 test-rust: | toolchain ## Run the engine's tests
-	cd rust && $(CARGO) test --quiet --workspace --exclude penstock-python
+	cd rust && $(ENGINE_TESTS)
 
-# The parts run side by side, the longest first. A test waits for about half of its time, so there is one part more than
-# there are cores; with two for each core, tests that have a deadline fail now and then.
-PARTS = workers storage streams rest fire programs
-JOBS = $(shell expr 1 + $$(nproc))
+ENGINE_TESTS = $(CARGO) test --quiet --workspace --exclude penstock-python
+
+# A compiler beside the tests would take the cores that they need.
+test-rust-build: | toolchain
+	@cd rust && $(ENGINE_TESTS) --no-run
+
+# It depends on nothing: make would begin the other parts before it, and it takes all cores. Nothing is left to compile, and
+# rustdoc warns about a job server that is not passed on.
+test-rust-part:
+	cd rust && MAKEFLAGS= $(ENGINE_TESTS)
+
+# The engine's tests and the parts of the Python tests run side by side, the longest first. A test waits for more than
+# half of its time, so there are two parts for each core.
+PARTS = ranges serving hub programs rest events cache commands origins edge workers fire
+JOBS = $(shell expr 2 '*' $$(nproc))
+side_by_side = $(MAKE) --no-print-directory --keep-going --output-sync --jobs $(JOBS) $(1)
+PART_serving = tests/workers/test_serving.py tests/workers/test_topics.py
 PART_fire = tests/workers/test_under_fire.py tests/workers/test_supervisor.py
-PART_workers = tests/workers $(PART_fire:%=--ignore=%)
-PART_storage = tests/cache tests/gateway tests/origins
-PART_streams = tests/events tests/hub tests/media
-PART_programs = tests/demo $(wildcard tests/test_*.py)
-PART_rest = tests --ignore-glob='tests/test_*.py' $(patsubst %,--ignore=%,tests/demo tests/workers $(PART_storage) $(PART_streams))
+PART_workers = tests/workers $(patsubst %,--ignore=%,$(PART_serving) $(PART_fire))
+PART_ranges = tests/cache/test_ranges.py
+PART_cache = tests/cache $(PART_ranges:%=--ignore=%)
+PART_hub = tests/hub
+PART_origins = tests/gateway tests/origins
+PART_edge = tests/edge tests/overload
+PART_events = tests/events tests/media
+# Half of what the files at the top take.
+PART_commands = $(wildcard tests/test_[cs]*.py)
+PART_programs = tests/demo $(filter-out $(PART_commands),$(wildcard tests/test_*.py))
+FOLDERS = tests/demo tests/workers tests/cache $(PART_hub) $(PART_origins) $(PART_edge) $(PART_events)
+PART_rest = tests --ignore-glob='tests/test_*.py' $(FOLDERS:%=--ignore=%)
 
 .PHONY: test-python $(PARTS:%=test-python-%)
 test-python: build ## Run the Python tests
-	@# The interpreters that tests start would each compile the package anew.
 	@$(BIN)/python -m compileall -q python
-	@$(MAKE) --no-print-directory --keep-going --output-sync --jobs $(JOBS) $(PARTS:%=test-python-%)
+	@$(call side_by_side,$(PARTS:%=test-python-%))
 
 $(PARTS:%=test-python-%): test-python-%:
 	$(BIN)/python -m pytest -q $(PART_$*)
