@@ -1,12 +1,13 @@
 """TLS towards clients: what they get, what a handler sees, and what bad clients and bad files cost."""
 
 import asyncio
+import base64
 import os
 import shutil
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -249,9 +250,13 @@ async def test_the_longest_handshake_is_cut_for_an_honest_client(
 async def test_a_body_that_is_cut_off_does_not_look_whole(
     authority: trustme.CA, files: tuple[Path, Path]
 ) -> None:
+    begun = asyncio.Event()
+
     async def truncates(peer: Peer) -> None:
         await peer.request()
         await peer.send(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 1000)
+        # The kernel forgets what a reset finds unread.
+        await begun.wait()
         peer.reset()
 
     async with ScriptedOrigin(truncates) as origin, penstock.Engine(memory="16MiB") as engine:
@@ -263,6 +268,8 @@ async def test_a_body_that_is_cut_off_does_not_look_whole(
             )
             # HTTP/1.0 has no chunks: the end of the connection is the end of the body.
             writer.write(b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n")
+            assert await asyncio.wait_for(reader.readline(), 10) == b"HTTP/1.1 200 OK\r\n"
+            begun.set()
             with pytest.raises((ConnectionError, ssl.SSLError)):
                 await asyncio.wait_for(reader.read(), 10)
             writer.transport.abort()
@@ -321,3 +328,44 @@ async def test_a_missing_file_is_named_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(penstock.ConfigurationError, match=r"nowhere\.pem"):
         async with serving(TLS(tmp_path / "nowhere.pem")):
             pass
+
+
+def asked(
+    context: ssl.SSLContext, port: int, session: ssl.SSLSession | None
+) -> tuple[bool, ssl.SSLSession | None]:
+    """Send a request. Whether the handshake resumed `session`, and the session of this connection."""
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=10) as raw,
+        context.wrap_socket(raw, server_hostname="localhost", session=session) as secure,
+    ):
+        secure.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert secure.recv(65536).startswith(b"HTTP/1.1 200 ")
+        # A ticket of TLS 1.3 comes after the handshake.
+        return bool(secure.session_reused), secure.session
+
+
+POLICIES = ("off", "optional", "required")
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_session_is_resumed_only_under_the_policy_that_it_was_made_under(
+    authority: trustme.CA, files: tuple[Path, Path], tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    # CVE-2025-23419: a session that was made without a certificate was resumed where one is required.
+    keys, ca = tmp_path / "keys", tmp_path / "ca.pem"
+    keys.touch(0o600)
+    keys.write_bytes(base64.b64encode(os.urandom(80)) + b"\n")
+    authority.cert_pem.write_to_path(str(ca))
+    context = trust(authority)
+    context.minimum_version = context.maximum_version = version
+    authority.issue_cert("client@example.org").configure_cert(context)
+    async with AsyncExitStack() as stack:
+        ports = {}
+        for policy in POLICIES:
+            tls = TLS(*files, clients=policy, client_ca=None if policy == "off" else ca, ticket_keys=keys)
+            ports[policy] = (await stack.enter_async_context(serving(tls))).port
+        for made in POLICIES:
+            _, session = await asyncio.to_thread(asked, context, ports[made], None)
+            for used in POLICIES:
+                reused, _ = await asyncio.to_thread(asked, context, ports[used], session)
+                assert reused == (made == used), f"made under {made}, used under {used}"
