@@ -219,9 +219,9 @@ fn what_waits_for_a_worker_that_drains_is_taken() {
         let release = process.hold();
         let mut edge = UnixStream::connect(rig.path(1)).await.unwrap();
         let head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
-        // A request without a body, without addresses, and of a client that is not proven.
+        // A request without a body, without addresses and TLS, and of a client that is not proven.
         edge.write_all(
-            &[&[u8::try_from(head.len() + 5).unwrap(), 0, 0, 0, 2, 0, 0, 0, 0, 0], &head[..]].concat(),
+            &[&[u8::try_from(head.len() + 6).unwrap(), 0, 0, 0, 2, 0, 0, 0, 0, 0, 0], &head[..]].concat(),
         )
         .await
         .unwrap();
