@@ -13,7 +13,7 @@ import pytest
 
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient, answer
-from support.command import LISTENING, Running, serve
+from support.command import COMMAND, LISTENING, Running, serve
 
 APP = """
 import asyncio, os, sys, time
@@ -260,3 +260,40 @@ async def test_what_belongs_to_the_process_goes_with_it(
         client.abort()
         await running.ended()
     assert list((tmp_path / "run").iterdir()) == []
+
+
+STARTING = """
+import asyncio, sys
+from pathlib import Path
+from aiohttp import web
+
+async def life(app):
+    print("starting", file=sys.stderr, flush=True)
+    while not Path("go").exists():
+        await asyncio.sleep(0.01)
+    yield
+    print("cleaned up", file=sys.stderr, flush=True)
+
+app = web.Application()
+app.cleanup_ctx.append(life)
+"""
+
+
+async def test_a_signal_while_the_application_starts_stops_it_cleanly(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(STARTING)
+    process = await asyncio.create_subprocess_exec(
+        *(*COMMAND, "serve", "mine:app", "--listen", "127.0.0.1:0"),
+        cwd=tmp_path,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    running = Running(process)
+    try:
+        await running.wait_for(re.compile("starting"))
+        process.send_signal(signal.SIGTERM)
+        (tmp_path / "go").touch()
+        assert await running.ended() == 0
+        assert "cleaned up" in running.log()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await running.ended()

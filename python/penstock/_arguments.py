@@ -25,6 +25,7 @@ __all__ = [
     "HISTORY",
     "INSPECTION",
     "LIMITS",
+    "ORIGIN_TLS",
     "OVERRIDES",
     "POOL",
     "READS",
@@ -33,7 +34,6 @@ __all__ = [
     "STATUS",
     "SUBSCRIPTIONS",
     "TIMEOUTS",
-    "TLS",
     "Pairs",
     "bad",
     "call",
@@ -57,27 +57,19 @@ def bad(name: str, value: object, rule: str, code: str = "BAD_CONFIGURATION") ->
     return make_error(code, f"{name} is {reprlib.repr(value)}; it must be {rule}")
 
 
-class _ServerTls:
-    """An argument that is the TLS of a server."""
+def server_tls(name: str, value: object) -> None:
+    """Check that it is the TLS of a server, or None.
 
-    def __call__(self, name: str, value: object) -> None:
-        """Check it.
-
-        Raises:
-            ConfigurationError: it is something else.
-        """
-        if value is None or isinstance(value, config.TLS):
-            return
-        rule = "a penstock.web.TLS or None: write ssl_context=penstock.web.TLS('cert.pem', 'key.pem')"
-        if any(cls.__name__ == "SSLContext" for cls in type(value).__mro__):
-            rule += (
-                "; an ssl.SSLContext does not tell its files. What load_cert_chain took is `cert` and `key`, "
-                "load_verify_locations `client_ca`, verify_mode `clients`, minimum_version `min_version`"
-            )
-        raise bad(name, value, rule)
-
-
-TLS: Final = _ServerTls()
+    Raises:
+        ConfigurationError: it is something else.
+    """
+    rule = "a penstock.web.TLS or None: write ssl_context=penstock.web.TLS('cert.pem', 'key.pem')"
+    if any(cls.__name__ == "SSLContext" for cls in type(value).__mro__):
+        rule += (
+            "; an ssl.SSLContext does not tell its files. What load_cert_chain took is `cert` and `key`, "
+            "load_verify_locations `client_ca`, verify_mode `clients`, minimum_version `min_version`"
+        )
+    instance(name, value, config.TLS, rule)
 
 
 def instance(

@@ -4,9 +4,9 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from penstock import _native
 from penstock.config import Edge, Status
@@ -19,7 +19,7 @@ from .client_socket import ClientSocket
 from .faults import log_fault
 from .shutdown import last_act
 
-__all__ = ["Listening", "Where", "make_lane", "scheme_of", "url_of"]
+__all__ = ["Listening", "Where", "make_lane", "reload_of", "scheme_of", "url_of"]
 
 _log: Final = logging.getLogger("penstock.web")
 
@@ -109,6 +109,25 @@ def scheme_of(edge: Edge) -> str:
 def url_of(scheme: str, host: str, port: int) -> str:
     """The URL of an address."""
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+class _Certified(Protocol):
+    """What has certificates."""
+
+    def reload_tls(self) -> None:
+        """Read them anew."""
+
+
+def reload_of(edge: Edge, sites: Iterable[_Certified]) -> Callable[[], None] | None:
+    """What SIGHUP does for `sites`, which may be added later: it reads their certificates anew. None without TLS."""
+    if edge.tls is None:
+        return None
+
+    def reload() -> None:
+        for site in sites:
+            site.reload_tls()
+
+    return reload
 
 
 class _Bound:

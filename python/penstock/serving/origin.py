@@ -14,7 +14,7 @@ from penstock.config import Caching, Edge, Forwarding, RouteLimits, Status
 from penstock.engine import Engine
 from penstock.origins import Origins, place_of
 
-from .listener import Listening, Where, make_lane
+from .listener import Listening, Where, make_lane, reload_of
 from .relay_spec import NO_EDITS, RelaySpec, handles_of
 from .shutdown import say_waiting, stop_signal
 
@@ -76,13 +76,15 @@ async def serve(
         SystemFailureError: the address cannot be listened on.
         ConfigurationError: there is caching, and `engine` has no cache.
     """
+    serving: list[Listening] = []
+    stop = stop_signal(reload=reload_of(edge, serving))
     host, port, path = ("", 0, listen) if isinstance(listen, str) else (*listen, None)
     where = Where(host, port, path, None)
     addresses = await where.addresses()
     route = _native.Route(spec, handles_of(spec, engine, _native.Counts), None, None, None)
     lane = make_lane(engine, None, edge, path)
     listening = Listening(engine, lane, edge, [route], "-" if access_log else None, status)
-    stop = stop_signal(reload=None if edge.tls is None else listening.reload_tls)
+    serving.append(listening)
     listening.tell = say_waiting
     listening.listen(where, addresses)
     try:

@@ -17,6 +17,7 @@ from aiohttp.log import access_logger
 from penstock import _arguments
 from penstock.config import TLS, Edge, Status
 from penstock.engine import Engine
+from penstock.serving.listener import reload_of
 from penstock.serving.shutdown import HOW_TO_END, stop_signal
 
 from .access import OwnAccessLogger
@@ -88,7 +89,7 @@ def run_app(
     kwargs.pop("reuse_address", None)  # It always is.
     _arguments.instance("engine", engine, Engine, "a penstock.Engine, or None for the shared one")
     _arguments.EDGE("edge", edge)
-    _arguments.TLS("ssl_context", ssl_context)
+    _arguments.server_tls("ssl_context", ssl_context)
     _arguments.STATUS("status", status)
     # What a site takes for the default is aiohttp's own class.
     if access_log_class is web_log.AccessLogger:
@@ -109,7 +110,7 @@ def run_app(
         )
         sites: list[Site] = []
         if handle_signals:
-            _cancel_on_signal(sites, reloads=settings.tls is not None)
+            _cancel_on_signal(reload_of(settings, sites))
         await runner.setup()
         try:
             # The pages are about the engine, which all of them have in common.
@@ -138,18 +139,11 @@ async def _application(app: web.Application | Awaitable[web.Application]) -> web
     return await app
 
 
-def _cancel_on_signal(sites: Iterable[Site], *, reloads: bool) -> None:
-    """Have SIGINT and SIGTERM cancel the current task. SIGHUP `reloads` the certificates of `sites`, or does nothing."""
+def _cancel_on_signal(reload: Callable[[], None] | None) -> None:
+    """Have SIGINT and SIGTERM cancel the current task, and SIGHUP call `reload`."""
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 (this is its code)
-
-    def reload() -> None:
-        for site in sites:
-            site.reload_tls()
-
-    stop_signal(reload=reload if reloads else None, status=lambda _: 1).add_done_callback(
-        lambda _: task.cancel()
-    )
+    stop_signal(reload=reload, status=lambda _: 1).add_done_callback(lambda _: task.cancel())
 
 
 async def _start(sites: Iterable[Site], print: Callable[..., None] | None) -> None:  # noqa: A002 (aiohttp's name)

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from penstock.config import Edge, Status
 from penstock.engine import Engine
-from penstock.serving.listener import scheme_of, url_of
+from penstock.serving.listener import reload_of, scheme_of, url_of
 from penstock.serving.shutdown import say_waiting, stop_signal
 
 from .site import Site
@@ -55,16 +55,19 @@ async def serve(
         SystemFailureError: the address cannot be listened on.
     """
     runner = make_runner(app, drain=drain, decode_requests=decode_requests)
+    edge = edge or Edge()
+    sites: list[Site] = []
+    # Before the application starts, which may take long.
+    stop = stop_signal(reload=reload_of(edge, sites))
     await runner.setup()
     try:
         path, host, port = (listen, None, None) if isinstance(listen, str) else (None, *listen)
         log = "-" if access_log else None
         site = Site(runner, host, port, path=path, engine=engine, edge=edge, access_log=log, status=status)
         site.tell = say_waiting
-        secure = edge is not None and edge.tls is not None
-        stop = stop_signal(reload=site.reload_tls if secure else None)
+        sites.append(site)
         await site.start()
-        ready(_url(runner, listen, edge or Edge()), site.status_url)
+        ready(_url(runner, listen, edge), site.status_url)
         _log.info("%s: stopping, requests have %g s to finish", await stop, drain)
     finally:
         await _end(runner, drain)

@@ -99,7 +99,7 @@ class Site(web.BaseSite):
         _arguments.EDGE("edge", edge)
         _arguments.path("access_log", access_log)
         _arguments.STATUS("status", status)
-        _arguments.TLS("ssl_context", ssl_context)
+        _arguments.server_tls("ssl_context", ssl_context)
         edge = edge or Edge()
         self._edge = edge if ssl_context is None else replace(edge, tls=ssl_context)
         super().__init__(runner, backlog=self._edge.backlog)
@@ -136,7 +136,7 @@ class Site(web.BaseSite):
 
     def reload_tls(self) -> None:
         """Read the files of certificates anew, if it speaks TLS and is started. What is wrong with them is logged."""
-        if self._server is not None and self._edge.tls is not None:
+        if self._server is not None:
             self._server.reload_tls()  # type: ignore[attr-defined]
 
     async def start(self) -> None:

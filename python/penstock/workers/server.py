@@ -92,8 +92,7 @@ async def serve(
 
         def reload() -> None:
             supervisor.reload()
-            if edge.tls is not None:
-                listening.reload_tls()
+            listening.reload_tls()
 
         stop = stop_signal(reload=reload)
         with last_act(supervisor.kill):
