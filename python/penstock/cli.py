@@ -42,6 +42,10 @@ _GATEWAY_OPTIONS: Final = frozenset(
     )
 )
 _WORKER_OPTIONS: Final = frozenset(("worker_memory", "worker_start_timeout", "worker_hang"))
+_CERTIFIED_OPTIONS: Final = frozenset(
+    f"tls_{name}"
+    for name in ("key", "unknown_names", "min_version", "clients", "client_ca", "crl", "ticket_keys")
+)
 
 
 _uvloop_option: Final = click.option(
@@ -280,6 +284,8 @@ def _check_options(
                 ctx, _ENGINE_OPTIONS, "only with --origin or --workers; an application makes its own engine"
             )
         _refuse(ctx, _GATEWAY_OPTIONS, "only with --origin; an application makes its own gateway")
+    if options["tls_cert"] is None and options["tls_dir"] is None:
+        _refuse(ctx, _CERTIFIED_OPTIONS, "only with --tls-cert or --tls-dir")
     if options["cache"] is None:
         if options["control"] is not None:
             raise click.UsageError("--control: only with --cache; there is nothing else to control")

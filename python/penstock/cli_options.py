@@ -6,12 +6,14 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any, Final, TypeVar
 
 import click
 
 from . import config
 from .config.checks import parse_address
+from .config.tls import CLIENTS, UNKNOWN_NAMES, VERSIONS
 from .exceptions import ConfigurationError, PenstockError
 from .serving.names import FailedError, NotFoundError
 
@@ -154,89 +156,82 @@ def timeout_options(command: _Command) -> _Command:
     return command
 
 
+_FILE: Final = click.Path(exists=True, dir_okay=False, readable=True)
+_DEFAULTS: Final = {field.name: field.default for field in fields(config.TLS)}
+_TLS_OPTIONS: Final = (
+    click.option(
+        "--tls-cert",
+        type=_FILE,
+        metavar="FILE",
+        help="Speak TLS with this certificate, in PEM, with the intermediate certificates after it.",
+    ),
+    click.option(
+        "--tls-key",
+        type=_FILE,
+        metavar="FILE",
+        help="The private key of --tls-cert. By default it is in the same file.",
+    ),
+    click.option(
+        "--tls-dir",
+        type=click.Path(exists=True, file_okay=False, readable=True),
+        metavar="DIR",
+        help="Certificates for several names: NAME.pem and NAME.key, or NAME/fullchain.pem and NAME/privkey.pem as "
+        "certbot has them.",
+    ),
+    click.option(
+        "--tls-unknown-names",
+        type=click.Choice(UNKNOWN_NAMES),
+        default=_DEFAULTS["unknown_names"],
+        show_default=True,
+        help="Serve the default certificate to a client that asks for another name, or refuse it.",
+    ),
+    click.option(
+        "--tls-min-version",
+        type=click.Choice(VERSIONS),
+        default=_DEFAULTS["min_version"],
+        show_default=True,
+        help="The lowest version of TLS.",
+    ),
+    click.option(
+        "--tls-clients",
+        type=click.Choice(CLIENTS),
+        default=_DEFAULTS["clients"],
+        show_default=True,
+        help="Whether clients show a certificate; with --tls-client-ca.",
+    ),
+    click.option(
+        "--tls-client-ca",
+        type=_FILE,
+        metavar="FILE",
+        help="Certificates of the authorities of clients.",
+    ),
+    click.option(
+        "--tls-crl",
+        type=_FILE,
+        metavar="FILE",
+        help="Lists of certificates of clients that are revoked.",
+    ),
+    click.option(
+        "--tls-ticket-keys",
+        type=_FILE,
+        metavar="FILE",
+        help="Keys of session tickets that several nodes share: 48 or 80 bytes in base64 a line. By default random "
+        "ones.",
+    ),
+)
+
+
 def tls_options(command: _Command) -> _Command:
     """Add the options of `config.TLS`."""
-    file = click.Path(exists=True, dir_okay=False, readable=True)
-    options = (
-        click.option(
-            "--tls-cert",
-            type=file,
-            metavar="FILE",
-            help="Speak TLS with this certificate, in PEM, with the intermediate certificates after it.",
-        ),
-        click.option(
-            "--tls-key",
-            type=file,
-            metavar="FILE",
-            help="The private key of --tls-cert. By default it is in the same file.",
-        ),
-        click.option(
-            "--tls-dir",
-            type=click.Path(exists=True, file_okay=False, readable=True),
-            metavar="DIR",
-            help="Certificates for several names: NAME.pem and NAME.key, or NAME/fullchain.pem and NAME/privkey.pem as "
-            "certbot has them.",
-        ),
-        click.option(
-            "--tls-unknown-names",
-            type=click.Choice(("default", "refuse")),
-            default="default",
-            show_default=True,
-            help="Serve the default certificate to a client that asks for another name, or refuse it.",
-        ),
-        click.option(
-            "--tls-min-version",
-            type=click.Choice(("1.2", "1.3")),
-            default="1.2",
-            show_default=True,
-            help="The lowest version of TLS.",
-        ),
-        click.option(
-            "--tls-clients",
-            type=click.Choice(("off", "optional", "required")),
-            default="off",
-            show_default=True,
-            help="Whether clients show a certificate; with --tls-client-ca.",
-        ),
-        click.option(
-            "--tls-client-ca",
-            type=file,
-            metavar="FILE",
-            help="Certificates of the authorities of clients.",
-        ),
-        click.option(
-            "--tls-crl",
-            type=file,
-            metavar="FILE",
-            help="Lists of certificates of clients that are revoked.",
-        ),
-        click.option(
-            "--tls-ticket-keys",
-            type=file,
-            metavar="FILE",
-            help="Keys of session tickets that several nodes share: 48 or 80 bytes in base64 a line. By default random "
-            "ones.",
-        ),
-    )
-    for option in reversed(options):
+    for option in reversed(_TLS_OPTIONS):
         command = option(command)
     return command
 
 
 def tls_of(options: Mapping[str, Any]) -> config.TLS | None:
-    """What `tls_options` say; None without a certificate.
-
-    Raises:
-        click.UsageError: an option has no effect without a certificate.
-    """
+    """What `tls_options` say; None without a certificate."""
     cert, directory = options["tls_cert"], options["tls_dir"]
     if cert is None and directory is None:
-        useless = [
-            name for name in ("key", "client_ca", "crl", "ticket_keys") if options[f"tls_{name}"] is not None
-        ]
-        if useless or options["tls_clients"] != "off":
-            name = (useless or ["clients"])[0].replace("_", "-")
-            raise click.UsageError(f"--tls-{name}: only with --tls-cert or --tls-dir")
         return None
     return config.TLS(
         cert,

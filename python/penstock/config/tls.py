@@ -6,9 +6,9 @@ from typing import Literal
 
 from . import checks
 
-_CLIENTS = ("off", "optional", "required")
-_VERSIONS = ("1.2", "1.3")
-_NAMES = ("default", "refuse")
+CLIENTS = ("off", "optional", "required")
+VERSIONS = ("1.2", "1.3")
+UNKNOWN_NAMES = ("default", "refuse")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,9 @@ class TLS:
             )
         if self.key is not None and self.cert is None:
             raise checks.bad(self, "key", "it is for `cert`, which is not given")
-        checks.word(self, "unknown_names", _NAMES)
-        checks.word(self, "min_version", _VERSIONS)
-        checks.word(self, "clients", _CLIENTS)
+        checks.word(self, "unknown_names", UNKNOWN_NAMES)
+        checks.word(self, "min_version", VERSIONS)
+        checks.word(self, "clients", CLIENTS)
         if (self.clients == "off") != (self.client_ca is None):
             raise checks.bad(self, "client_ca", "it goes with clients='optional' or 'required'")
         if self.crl is not None and self.clients == "off":
