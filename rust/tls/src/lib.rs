@@ -28,7 +28,7 @@ mod tickets;
 mod tests;
 
 pub use certificate::Certificate;
-pub use names::Names;
+pub use names::{Names, address};
 pub use peer::{PeerCertificate, suite_name, version_name};
 pub use provider::provider;
 pub use server::{Alert, CertificateStatus, TlsCounts, TlsServer};

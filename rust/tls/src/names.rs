@@ -30,8 +30,7 @@ impl Names {
 
     /// Adds an iPAddress, of 4 or 16 bytes.
     pub(crate) fn add_address(&mut self, bytes: &[u8]) {
-        let address = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
-        self.addresses.extend(address.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)));
+        self.addresses.extend(address_of(bytes));
     }
 
     /// Whether one of them is `host`: a name, in any case and with or without a dot at its end, or an address, in
@@ -75,7 +74,14 @@ pub(crate) fn parent(host: &str) -> Option<&str> {
         .and_then(|(label, parent)| (!label.is_empty() && !parent.is_empty()).then_some(parent))
 }
 
-fn address(host: &str) -> Option<IpAddr> {
+/// An iPAddress, of 4 or 16 bytes.
+pub(crate) fn address_of(bytes: &[u8]) -> Option<IpAddr> {
+    let four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
+}
+
+/// The address that `host` is, in brackets or not, if it is one.
+pub fn address(host: &str) -> Option<IpAddr> {
     let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     inner.unwrap_or(host).parse().ok()
 }

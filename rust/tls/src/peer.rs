@@ -8,6 +8,8 @@ use x509_parser::objects::{oid_registry, oid2sn};
 use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
 use x509_parser::time::ASN1Time;
 
+use crate::names::address_of;
+
 /// A certificate as `ssl.SSLSocket.getpeercert` shows it. It was verified before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerCertificate {
@@ -83,17 +85,9 @@ fn alternative(name: &GeneralName<'_>) -> Option<(&'static str, String)> {
         GeneralName::DNSName(name) => ("DNS", (*name).to_owned()),
         GeneralName::RFC822Name(address) => ("email", (*address).to_owned()),
         GeneralName::URI(uri) => ("URI", (*uri).to_owned()),
-        GeneralName::IPAddress(bytes) => ("IP Address", address(bytes)?),
+        GeneralName::IPAddress(bytes) => ("IP Address", address_of(bytes)?.to_string()),
         _ => return None,
     })
-}
-
-fn address(bytes: &[u8]) -> Option<String> {
-    match bytes.len() {
-        4 => <[u8; 4]>::try_from(bytes).ok().map(|bytes| std::net::Ipv4Addr::from(bytes).to_string()),
-        16 => <[u8; 16]>::try_from(bytes).ok().map(|bytes| std::net::Ipv6Addr::from(bytes).to_string()),
-        _ => None,
-    }
 }
 
 /// The name of a version, by its number on the wire, as `ssl` has it.
@@ -150,7 +144,7 @@ mod tests {
     fn suites_and_versions_have_the_names_of_iana() {
         assert_eq!(suite_name(0x1301), ("TLS_AES_128_GCM_SHA256".to_owned(), 128));
         assert_eq!(suite_name(0xc02c), ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384".to_owned(), 256));
-        assert_eq!(suite_name(0xfefe), ("0xFEFE".to_owned(), 0));
+        assert_eq!(suite_name(0xfff0), ("0xFFF0".to_owned(), 0));
         assert_eq!(version_name(0x0304), "TLSv1.3");
     }
 }
