@@ -53,10 +53,13 @@ demo: build ## Run the demo: a live video and a token stream through the gateway
 	$(BIN)/penstock demo
 
 .PHONY: test
-test: build test-rust-build ## Run all tests
-	@# The interpreters that tests start would each compile the package anew.
-	@$(BIN)/python -m compileall -q python
+test: compiled test-rust-build ## Run all tests
 	@$(call side_by_side,test-rust-part $(PARTS:%=test-python-%))
+
+# The interpreters that tests start would each compile the package anew.
+.PHONY: compiled
+compiled: build
+	@$(BIN)/python -m compileall -q python
 
 .PHONY: test-rust test-rust-build test-rust-part
 test-rust: | toolchain ## Run the engine's tests
@@ -94,8 +97,7 @@ FOLDERS = tests/demo tests/workers tests/cache $(PART_hub) $(PART_origins) $(PAR
 PART_rest = tests --ignore-glob='tests/test_*.py' $(FOLDERS:%=--ignore=%)
 
 .PHONY: test-python $(PARTS:%=test-python-%)
-test-python: build ## Run the Python tests
-	@$(BIN)/python -m compileall -q python
+test-python: compiled ## Run the Python tests
 	@$(call side_by_side,$(PARTS:%=test-python-%))
 
 $(PARTS:%=test-python-%): test-python-%:

@@ -43,6 +43,7 @@ __all__ = [
     "pairs",
     "path",
     "sequence",
+    "server_tls",
     "text",
     "whole",
 ]

@@ -284,25 +284,28 @@ pub(crate) struct SiteTls {
     pub(crate) limits: HandshakeLimits,
 }
 
+/// What clients have to show to the authorities of a file.
+type PolicyOfClients = fn(PathBuf) -> ClientAuth;
+
 impl Setting for SiteTls {
     fn read(from: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = from.py();
         let path = |name: &str| Option::<PathBuf>::read(&from.getattr(name)?);
         let choice = |name: &str| String::read(&from.getattr(name)?);
-        let pair = path("cert")?.map(|certificate| {
-            let key = path("key")?.unwrap_or_else(|| certificate.clone());
-            PyResult::Ok(CertificateFiles { certificate, key })
+        let (certificate, key) = (path("cert")?, path("key")?);
+        let pair = certificate.map(|certificate| CertificateFiles {
+            key: key.unwrap_or_else(|| certificate.clone()),
+            certificate,
         });
-        let authorities = path("client_ca")?.unwrap_or_default();
-        let clients = match choice("clients")?.as_str() {
-            "off" => ClientAuth::Off,
-            "optional" => ClientAuth::Optional { authorities },
-            "required" => ClientAuth::Required { authorities },
-            other => return Err(unknown(py, format!("{other:?} is not one of off, optional, required"))),
-        };
+        let kinds: [(&str, PolicyOfClients); 3] = [
+            ("off", |_| ClientAuth::Off),
+            ("optional", |authorities| ClientAuth::Optional { authorities }),
+            ("required", |authorities| ClientAuth::Required { authorities }),
+        ];
+        let clients = word(py, &choice("clients")?, &kinds)?(path("client_ca")?.unwrap_or_default());
         let names = [("default", UnknownNames::Default), ("refuse", UnknownNames::Refuse)];
         let settings = TlsSettings {
-            pairs: pair.transpose()?.into_iter().collect(),
+            pairs: pair.into_iter().collect(),
             directory: path("directory")?,
             unknown_names: word(py, &choice("unknown_names")?, &names)?,
             minimum: word(py, &choice("min_version")?, &[("1.2", Version::Tls12), ("1.3", Version::Tls13)])?,

@@ -9,11 +9,10 @@ use ring::digest::{self, SHA256};
 use rustls::RootCertStore;
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
-use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
 
 use crate::der::{INTEGER, Reader, SEQUENCE};
-use crate::files::{self, malformed, unusable};
+use crate::files::{self, NO_CERTIFICATE, unusable};
 use crate::provider::provider;
 use crate::settings::{ClientAuth, TlsSettings};
 
@@ -40,7 +39,7 @@ impl Clients {
                 digest: digest(b"off", &mut []),
             });
         };
-        let mut authorities = authorities(path)?;
+        let authorities: Vec<CertificateDer<'static>> = files::read_pem(path, AUTHORITIES, NO_CERTIFICATE)?;
         let mut roots = RootCertStore::empty();
         for der in &authorities {
             roots.add(der.clone()).map_err(|error| {
@@ -56,7 +55,6 @@ impl Clients {
         parts.extend(lists.iter().map(AsRef::as_ref));
         let is_optional = matches!(settings.clients, ClientAuth::Optional { .. });
         let digest = digest(if is_optional { b"optional" } else { b"required" }, &mut parts);
-        authorities.clear();
         let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
         // A list that is out of date says nothing of a key that was stolen since: clients are refused then.
         let builder = builder.with_crls(lists).enforce_revocation_expiration();
@@ -72,28 +70,9 @@ impl Clients {
     }
 }
 
-fn authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let text = files::read(path, AUTHORITIES)?;
-    let found = CertificateDer::pem_slice_iter(&text).collect::<std::result::Result<Vec<_>, _>>();
-    let found = found.map_err(|error| malformed(path, AUTHORITIES, &error))?;
-    if found.is_empty() {
-        return Err(unusable(
-            path,
-            AUTHORITIES,
-            "holds no certificate: it has to begin with BEGIN CERTIFICATE",
-        ));
-    }
-    Ok(found)
-}
-
 fn lists(path: &Path, now: SystemTime) -> Result<Vec<CertificateRevocationListDer<'static>>> {
-    let text = files::read(path, REVOKED)?;
-    let found =
-        CertificateRevocationListDer::pem_slice_iter(&text).collect::<std::result::Result<Vec<_>, _>>();
-    let found = found.map_err(|error| malformed(path, REVOKED, &error))?;
-    if found.is_empty() {
-        return Err(unusable(path, REVOKED, "holds no list: it has to begin with BEGIN X509 CRL"));
-    }
+    let none = "holds no list: it has to begin with BEGIN X509 CRL";
+    let found: Vec<CertificateRevocationListDer<'static>> = files::read_pem(path, REVOKED, none)?;
     for list in &found {
         let until = next_update(list).ok_or_else(|| {
             unusable(

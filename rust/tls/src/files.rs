@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use penstock_error::{Code, Error, Result};
-use rustls_pki_types::pem;
+use rustls_pki_types::pem::{self, PemObject};
 
 /// The largest file that is read; arbitrary. The lists of public authorities have some 10 MB.
 const LIMIT: u64 = 64 << 20;
@@ -74,10 +74,24 @@ pub(crate) fn read_checked(
     Ok(content)
 }
 
+/// The items of one kind in the PEM of the file at `path`. `missing` says what is wrong with a file that has no such item.
+///
+/// # Errors
+/// `BAD_CONFIGURATION`.
+pub(crate) fn read_pem<T: PemObject>(path: &Path, what: &str, missing: &str) -> Result<Vec<T>> {
+    let text = read(path, what)?;
+    let found = T::pem_slice_iter(&text).collect::<std::result::Result<Vec<_>, _>>();
+    let found = found.map_err(|error| malformed(path, what, &error))?;
+    if found.is_empty() { Err(unusable(path, what, missing)) } else { Ok(found) }
+}
+
 /// An error about the file at `path`.
 pub(crate) fn unusable(path: &Path, what: &str, why: &str) -> Error {
     Code::BadConfiguration.error(format!("TLS: the {what} {} {why}", path.display()))
 }
+
+/// What is wrong with a file that has no certificate.
+pub(crate) const NO_CERTIFICATE: &str = "holds no certificate: it has to begin with BEGIN CERTIFICATE";
 
 /// An error about a file that is PEM in part only, such as one that is being written.
 pub(crate) fn malformed(path: &Path, what: &str, error: &pem::Error) -> Error {

@@ -207,12 +207,9 @@ impl Loader {
         let good = |kept: &Kept<Arc<Pair>>| kept.good.clone();
         let declared = self.declared.iter().filter_map(|(_, kept)| good(kept));
         let mut found: Vec<_> = self.found.iter().filter_map(|(_, kept)| good(kept)).collect();
-        if self.declared.is_empty() && !found.is_empty() {
-            // The first by name stays the first one, because it is the default.
-            found[1..].sort_by_key(|pair| std::cmp::Reverse(pair.certificate.not_after));
-        } else {
-            found.sort_by_key(|pair| std::cmp::Reverse(pair.certificate.not_after));
-        }
+        // Without declared ones the first by name stays the first, because it is the default.
+        let sorted = usize::from(self.declared.is_empty()).min(found.len());
+        found[sorted..].sort_by_key(|pair| std::cmp::Reverse(pair.certificate.not_after));
         declared.chain(found).collect()
     }
 

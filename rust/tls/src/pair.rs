@@ -13,7 +13,7 @@ use rustls_pki_types::pem::{self, PemObject};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::certificate::Certificate;
-use crate::files::{self, malformed, unusable};
+use crate::files::{self, NO_CERTIFICATE, malformed, unusable};
 use crate::provider::provider;
 use crate::settings::CertificateFiles;
 use crate::staple::Staple;
@@ -85,16 +85,7 @@ impl Pair {
 }
 
 fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let text = files::read(path, CERTIFICATE)?;
-    let chain = CertificateDer::pem_slice_iter(&text).collect::<std::result::Result<Vec<_>, _>>();
-    let chain = chain.map_err(|error| malformed(path, CERTIFICATE, &error))?;
-    if chain.is_empty() {
-        return Err(unusable(
-            path,
-            CERTIFICATE,
-            "holds no certificate: it has to begin with BEGIN CERTIFICATE",
-        ));
-    }
+    let chain: Vec<CertificateDer<'static>> = files::read_pem(path, CERTIFICATE, NO_CERTIFICATE)?;
     if let Some(position) = chain.iter().position(|der| Certificate::read(der).is_none()) {
         let why = format!("is malformed in its certificate {}: copy it again, as PEM of X.509", position + 1);
         return Err(unusable(path, CERTIFICATE, &why));

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Shutdown};
+use std::net::Shutdown;
 use std::pin::pin;
 use std::sync::Arc as Plain;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ use crate::error::{Code, Error, Result};
 use crate::net::{DetachedSocket, RecordPlace, Records, Socket, Transport};
 use crate::runtime::Threads;
 use crate::sync::{Mutex, lock};
-use crate::tls::TlsServer;
+use crate::tls::{TlsServer, address};
 
 /// Engine threads for which one thread of handshakes is enough: it makes 5,000 full handshakes a second (P-256), and clients
 /// mostly resume.
@@ -165,9 +165,8 @@ impl Handshakes {
     /// `MISDIRECTED_REQUEST`.
     pub(super) fn check(&self, session: &TlsSession, authority: &str) -> Result<()> {
         let host = without_port(authority);
-        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        let is_address = session.server_name.is_none() && (host.is_empty() || host.parse::<IpAddr>().is_ok());
-        if is_address || self.server.covers(session.server_name.as_deref(), host) {
+        let is_check = session.server_name.is_none() && (host.is_empty() || address(host).is_some());
+        if is_check || self.server.covers(session.server_name.as_deref(), host) {
             return Ok(());
         }
         Err(Code::MisdirectedRequest
@@ -266,7 +265,7 @@ impl Handshakes {
         let hello = LazyConfigAcceptor::new(Acceptor::default(), Records::new(socket));
         let hello = hello.await.map_err(|error| HandshakeEnd::of(&error))?;
         if let Some(alert) = self.server.refusal(hello.client_hello().server_name()) {
-            let _ = hello.io.socket().option(|socket| socket.send_with_flags(&alert, libc::MSG_NOSIGNAL));
+            let _ = hello.io.socket().send_now(&alert);
             return Err(HandshakeEnd::UnknownName);
         }
         let config = self.server.config();
@@ -283,8 +282,7 @@ impl Handshakes {
 /// Says that the port takes TLS, and reads on until the client has closed: what is left unread would turn the end into a reset,
 /// and the answer would be lost (RFC 9112, section 9.6). The time of a handshake bounds it.
 async fn refuse_plain(mut socket: Socket) {
-    let answer = refused(&Code::PlainHttp.error("the client sent plain HTTP"), false);
-    let _ = socket.option(|socket| socket.send_with_flags(&answer, libc::MSG_NOSIGNAL));
+    let _ = socket.send_now(&refused(&Code::PlainHttp.error("the client sent plain HTTP"), false));
     let _ = socket.option(|socket| socket.shutdown(Shutdown::Write));
     let mut bytes = [0; 4096];
     while matches!(socket.read(&mut bytes).await, Ok(1..)) {}

@@ -233,8 +233,7 @@ fn hand_out(site: &Arc<Site>, threads: &Arc<Threads>, socket: Socket, addresses:
                 return;
             }
             // As far as the socket takes it: a client with too many connections is not waited for.
-            let answer = refused(&error, false);
-            let _ = socket.option(|socket| socket.send_with_flags(&answer, libc::MSG_NOSIGNAL));
+            let _ = socket.send_now(&refused(&error, false));
             return;
         }
     };

@@ -149,7 +149,7 @@ impl Connection {
     /// Writes what the socket takes at once of `bytes`, past the task that waits for it; that nothing is taken is `WouldBlock`. Not
     /// over TLS.
     pub(crate) fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.with_socket(|socket| socket.option(|socket| socket.send_with_flags(bytes, libc::MSG_NOSIGNAL)))
+        self.with_socket(|socket| socket.send_now(bytes))
     }
 
     /// Ready when everything that was written is with the kernel.

@@ -46,6 +46,11 @@ impl Socket {
         })
     }
 
+    /// Writes what the kernel takes at once of `bytes`; that nothing is taken is `WouldBlock`.
+    pub(crate) fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.option(|socket| socket.send_with_flags(bytes, libc::MSG_NOSIGNAL))
+    }
+
     /// Waits for the first byte, and leaves it there; none if the client has closed. A Unix socket is not looked at.
     pub(crate) async fn first_byte(&self) -> io::Result<Option<u8>> {
         let Self::Tcp(stream) = self else { return Ok(None) };

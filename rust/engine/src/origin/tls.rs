@@ -15,6 +15,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::error::{Code, Error, Result};
+use crate::tls::provider;
 
 /// The trusted root certificates.
 #[derive(Debug, Clone)]
@@ -66,7 +67,7 @@ impl Tls {
 }
 
 fn build(roots: &Roots) -> Result<Arc<ClientConfig>> {
-    let mut config = ClientConfig::builder_with_provider(penstock_tls::provider())
+    let mut config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| unusable(&error.to_string()))?
         .with_root_certificates(store(roots)?)
