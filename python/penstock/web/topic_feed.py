@@ -8,7 +8,7 @@ they have been answered.
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Final
+from typing import Final, Literal
 from weakref import WeakKeyDictionary
 
 from aiohttp import web
@@ -36,8 +36,11 @@ _ERROR: Final = "error"
 # Of a task that is not needed to feed a topic: another task does, or has.
 _NOT_NEEDED: Final = ("BUSY", "TOPIC_FINISHED")
 
-_asking: Final[WeakKeyDictionary[Hub, dict[str, asyncio.Future[None]]]] = WeakKeyDictionary()
-"""Topics whose first request waits for its origin."""
+# Whether a topic is there, or why that could not be found out.
+_Found = bool | PenstockError
+
+_asking: Final[WeakKeyDictionary[Hub, dict[str, asyncio.Future[_Found]]]] = WeakKeyDictionary()
+"""Topics whose first request looks for the topic or waits for its origin."""
 
 
 class Meter:
@@ -110,30 +113,40 @@ class Feeding:
         # A topic that another process has just begun is not known here yet.
         self._subscriptions = replace(terms, open=True) if hub._is_shared else terms  # noqa: SLF001
         self._error_event = (events.error_event if events is not None else None) or _ERROR
-        self._asked: asyncio.Future[None] | None = None
+        self._asked: asyncio.Future[_Found] | None = None
 
     async def respond(
         self, request: web.Request, relay: Callable[[], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         """Answer with the topic if it is there; otherwise ask the origin, or wait for the task that does."""
+        # A task looks for the topic after it is known to be the first: what it finds may arrive after another task
+        # has asked the origin and been answered, and be out of date.
         asking = _asking.setdefault(self._hub, {})
-        while True:
-            try:
-                if await self._hub._has(self._topic):  # noqa: SLF001 (of the same package)
-                    break
-            except PenstockError as error:
-                note_failure(request, error, None)
-                error.__traceback__ = None
-                return problem_response(error)
-            other = asking.get(self._topic)
-            if other is None:
-                self._asked = asking[self._topic] = asyncio.get_running_loop().create_future()
-                try:
-                    return await relay()
-                finally:
-                    self._answered()
-            await asyncio.shield(other)
-        return await self.stream(request)
+        while (first := asking.get(self._topic)) is not None:
+            if found := await asyncio.shield(first):
+                return await self._answer(request, found)
+        self._asked = asking[self._topic] = asyncio.get_running_loop().create_future()
+        try:
+            found = await self._find()
+            if not found:
+                return await relay()
+            self._found(found)
+        finally:
+            self._found(False)
+        return await self._answer(request, found)
+
+    async def _find(self) -> _Found:
+        try:
+            return await self._hub._has(self._topic)  # noqa: SLF001 (of the same package)
+        except PenstockError as error:
+            error.__traceback__ = None
+            return error
+
+    async def _answer(self, request: web.Request, found: Literal[True] | PenstockError) -> web.StreamResponse:
+        if found is True:
+            return await self.stream(request)
+        note_failure(request, found, None)
+        return problem_response(found)
 
     async def take(
         self,
@@ -160,7 +173,7 @@ class Feeding:
         else:
             if meter is not None:
                 meter.begin()
-        self._answered()
+        self._found(True)
         return True
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
@@ -169,8 +182,8 @@ class Feeding:
             request, self._topic, tenant=self._tenant, subscriptions=self._subscriptions
         )
 
-    def _answered(self) -> None:
-        """Wake all waiters."""
+    def _found(self, found: _Found) -> None:
+        """Wake all waiters, once."""
         if self._asked is not None and not self._asked.done():
             del _asking[self._hub][self._topic]
-            self._asked.set_result(None)
+            self._asked.set_result(found)
