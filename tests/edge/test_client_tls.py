@@ -4,7 +4,6 @@ import asyncio
 import base64
 import os
 import shutil
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -18,6 +17,7 @@ import penstock
 from penstock.config import Edge
 from penstock.testing import Peer, ScriptedOrigin
 from penstock.web import TLS, Gateway, Site, run_app
+from support.certificates import connect, trust, written
 from support.waiting import until
 
 BODY = bytes(range(256)) * 2048
@@ -31,21 +31,6 @@ def authority() -> trustme.CA:
 @pytest.fixture
 def files(authority: trustme.CA, tmp_path: Path) -> tuple[Path, Path]:
     return written(authority, tmp_path, "localhost", "127.0.0.1")
-
-
-def written(authority: trustme.CA, directory: Path, *names: str) -> tuple[Path, Path]:
-    """A certificate for `names` and its key, as files."""
-    leaf = authority.issue_cert(*names)
-    cert, key = directory / f"{names[0]}.pem", directory / f"{names[0]}.key"
-    cert.write_bytes(b"".join(blob.bytes() for blob in leaf.cert_chain_pems))
-    key.write_bytes(leaf.private_key_pem.bytes())
-    return cert, key
-
-
-def trust(authority: trustme.CA) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    authority.configure_trust(context)
-    return context
 
 
 async def describe(request: web.Request) -> web.Response:
@@ -188,10 +173,7 @@ async def test_each_name_of_a_directory_gets_its_certificate(authority: trustme.
 
 
 def names_of(context: ssl.SSLContext, port: int, name: str) -> list[str]:
-    with (
-        socket.create_connection(("127.0.0.1", port), timeout=10) as raw,
-        context.wrap_socket(raw, server_hostname=name) as secure,
-    ):
+    with connect(context, port, name) as secure:
         certificate = secure.getpeercert()
     assert certificate is not None
     return [value for _, value in certificate["subjectAltName"]]  # type: ignore[misc, str-unpack]
@@ -334,10 +316,7 @@ def asked(
     context: ssl.SSLContext, port: int, session: ssl.SSLSession | None
 ) -> tuple[bool, ssl.SSLSession | None]:
     """Send a request. Whether the handshake resumed `session`, and the session of this connection."""
-    with (
-        socket.create_connection(("127.0.0.1", port), timeout=10) as raw,
-        context.wrap_socket(raw, server_hostname="localhost", session=session) as secure,
-    ):
+    with connect(context, port, "localhost", session) as secure:
         secure.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert secure.recv(65536).startswith(b"HTTP/1.1 200 ")
         # A ticket of TLS 1.3 comes after the handshake.

@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import trustme
 from aiohttp import web
 
 import penstock
-from penstock.config import Cache, Caching, Inspection
+from penstock.config import TLS, Cache, Caching, Edge, Inspection
 from penstock.testing import ScriptedOrigin
 from penstock.web import Gateway
+from support.certificates import written
 from support.hooks import TOKEN, Hook
 from support.origins import Recorder
 from support.programs import require
@@ -49,6 +51,8 @@ async def everything(serve: Serve, tmp_path: Path) -> AsyncIterator[penstock.Eng
             ]
         )
         served = await serve(engine, app)
+        certificate = TLS(*written(trustme.CA(), tmp_path, "localhost"))
+        secured = await serve(engine, web.Application(), edge=Edge(tls=certificate))
         client = await served.connect()
         for path in ("/vod/a", "/chat/a", "/a", "/quoted/a"):
             assert (await client.ask(path)).head.status == 200
@@ -70,6 +74,7 @@ async def everything(serve: Serve, tmp_path: Path) -> AsyncIterator[penstock.Eng
         await hub.__aexit__(None, None, None)
         hub.close()
         await served.runner.cleanup()
+        await secured.runner.cleanup()
 
 
 async def test_names_of_routes_come_back_as_they_are(everything: penstock.Engine) -> None:

@@ -43,20 +43,21 @@ struct Shared {
 struct Current {
     config: Arc<ServerConfig>,
     table: Arc<Table>,
-    certificates: Vec<CertificateStatus>,
+    certificates: Arc<[CertificateStatus]>,
     counts: TlsCounts,
 }
 
-/// One certificate that is served.
+/// One certificate of the site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateStatus {
     /// Of the directory's entry, or the path of a declared certificate.
     pub name: String,
-    /// The last second in which it is valid.
-    pub not_after: SystemTime,
+    /// The last second in which the one that is served is valid. None: what is in its files has been bad from the start, and
+    /// nothing is served.
+    pub not_after: Option<SystemTime>,
     /// The hosts that it is for.
     pub names: Vec<String>,
-    /// Whether its files hold something newer that is bad.
+    /// Whether what is in its files now is bad.
     pub is_stale: bool,
 }
 
@@ -146,9 +147,9 @@ impl TlsServer {
         look.errors
     }
 
-    /// What is served now, in the order of preference.
-    pub fn certificates(&self) -> Vec<CertificateStatus> {
-        self.current().certificates.clone()
+    /// All certificates, the declared ones first.
+    pub fn certificates(&self) -> Arc<[CertificateStatus]> {
+        Arc::clone(&self.current().certificates)
     }
 
     /// How often something changed.
@@ -184,15 +185,11 @@ fn build(settings: &TlsSettings, loader: &Loader, counts: TlsCounts) -> Result<C
     // Sessions that this process keeps would not be bound to a policy, nor known to other nodes.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.max_early_data_size = 0;
-    let certificates = loader.all().filter_map(|(place, pair, is_stale)| {
-        let certificate = &pair?.certificate;
-        let names = certificate.names.list();
-        Some(CertificateStatus {
-            name: place.name.clone(),
-            not_after: certificate.not_after,
-            names,
-            is_stale,
-        })
+    let certificates = loader.all().map(|(place, pair, is_stale)| CertificateStatus {
+        name: place.name.clone(),
+        not_after: pair.map(|pair| pair.certificate.not_after),
+        names: pair.map(|pair| pair.certificate.names.list()).unwrap_or_default(),
+        is_stale,
     });
     Ok(Current { config: Arc::new(config), table, certificates: certificates.collect(), counts })
 }

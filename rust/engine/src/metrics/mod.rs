@@ -20,6 +20,7 @@ mod pool;
 mod process;
 mod requests;
 mod sites;
+mod tls;
 mod upstreams;
 mod workers;
 
@@ -147,6 +148,7 @@ impl Board {
         process::write(self.parts.version, &self.parts.threads, out);
         pool::write(&self.parts.pool, &self.parts.meter, out);
         sites::write(&totals, out);
+        tls::write(&sites, &totals.tls, out);
         let routes = self.parts.ledger.sums();
         requests::write(&routes, out);
         self.write_decisions(out);

@@ -3,6 +3,7 @@
 use std::ops::AddAssign;
 
 use super::Exposition;
+use super::tls::TlsTotals;
 use crate::app::QueueStats;
 use crate::edge::{Site, SiteCounts};
 
@@ -11,11 +12,12 @@ use crate::edge::{Site, SiteCounts};
 pub(super) struct SiteTotals {
     pub(super) counts: SiteCounts,
     pub(super) queue: QueueStats,
+    pub(super) tls: TlsTotals,
 }
 
 impl SiteTotals {
     pub(super) fn of(site: &Site) -> Self {
-        Self { counts: site.counts(), queue: site.queue().unwrap_or_default() }
+        Self { counts: site.counts(), queue: site.queue().unwrap_or_default(), tls: TlsTotals::of(site) }
     }
 }
 
@@ -39,6 +41,7 @@ impl AddAssign<&Self> for SiteTotals {
         queue.withdrawn += other.queue.withdrawn;
         queue.expired += other.queue.expired;
         queue.untold += other.queue.untold;
+        self.tls += &other.tls;
     }
 }
 
