@@ -23,11 +23,20 @@ const REVOKED: &str = "list of revoked certificates";
 #[derive(Debug, Clone)]
 pub(crate) struct Clients {
     pub(crate) verifier: Arc<dyn ClientCertVerifier>,
-    /// Of all that decides who is let in. Sessions of two policies with one digest may be resumed in one another.
-    pub(crate) digest: [u8; 32],
+    /// Of all that decides who is let in.
+    digest: [u8; 32],
+    /// When the first of its lists is out of date.
+    pub(crate) until: Option<SystemTime>,
 }
 
 impl Clients {
+    /// What sessions are bound to that are made and resumed at `now`: two policies with one digest let in the same clients. A
+    /// list that is out of date lets none in, and resumes none that was let in before.
+    pub(crate) fn digest(&self, now: SystemTime) -> [u8; 32] {
+        let is_over = self.until.is_some_and(|until| until <= now);
+        if is_over { digest(b"out of date", &mut [&self.digest]) } else { self.digest }
+    }
+
     /// Reads authorities and lists.
     ///
     /// # Errors
@@ -37,6 +46,7 @@ impl Clients {
             return Ok(Self {
                 verifier: WebPkiClientVerifier::no_client_auth(),
                 digest: digest(b"off", &mut []),
+                until: None,
             });
         };
         let authorities: Vec<CertificateDer<'static>> = files::read_pem(path, AUTHORITIES, NO_CERTIFICATE)?;
@@ -50,7 +60,8 @@ impl Clients {
                 )
             })?;
         }
-        let lists = settings.revoked.as_deref().map_or(Ok(Vec::new()), |path| lists(path, now))?;
+        let (lists, until) =
+            settings.revoked.as_deref().map_or(Ok((Vec::new(), None)), |path| lists(path, now))?;
         let mut parts: Vec<&[u8]> = authorities.iter().map(AsRef::as_ref).collect();
         parts.extend(lists.iter().map(AsRef::as_ref));
         let is_optional = matches!(settings.clients, ClientAuth::Optional { .. });
@@ -66,11 +77,15 @@ impl Clients {
                 &format!("cannot be used: {error}"),
             )
         })?;
-        Ok(Self { verifier, digest })
+        Ok(Self { verifier, digest, until })
     }
 }
 
-fn lists(path: &Path, now: SystemTime) -> Result<Vec<CertificateRevocationListDer<'static>>> {
+type Lists = (Vec<CertificateRevocationListDer<'static>>, Option<SystemTime>);
+
+/// The lists in the file at `path`, and when the first of them is out of date.
+fn lists(path: &Path, now: SystemTime) -> Result<Lists> {
+    let mut first: Option<SystemTime> = None;
     let none = "holds no list: it has to begin with BEGIN X509 CRL";
     let found: Vec<CertificateRevocationListDer<'static>> = files::read_pem(path, REVOKED, none)?;
     for list in &found {
@@ -81,11 +96,13 @@ fn lists(path: &Path, now: SystemTime) -> Result<Vec<CertificateRevocationListDe
                 "is malformed, or does not say until when it holds: fetch it again, as PEM",
             )
         })?;
-        if until < now {
+        // webpki takes a list until the second of its next update.
+        if until <= now {
             return Err(unusable(path, REVOKED, "is out of date: fetch it again"));
         }
+        first = Some(first.map_or(until, |first| first.min(until)));
     }
-    Ok(found)
+    Ok((found, first))
 }
 
 /// Until when a list holds (RFC 5280, section 5.1.2.5).

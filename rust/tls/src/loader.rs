@@ -122,11 +122,13 @@ impl Loader {
     /// Reads what changed. Says whether there is anything new to serve.
     pub(crate) fn refresh(&mut self, look: &mut Look) -> bool {
         let mut is_new = self.list(look);
-        for (place, kept) in self.declared.iter_mut().chain(&mut self.found) {
+        // One error is enough for a directory that has gone.
+        let found = if self.directory_told.is_none() { &mut self.found[..] } else { &mut [] };
+        for (place, kept) in self.declared.iter_mut().chain(found) {
             let now = look.now;
             is_new |= kept.refresh(&place.paths(), look, || {
                 let (pair, problem) = Pair::load(place, now)?;
-                Ok(Read { until: pair.staple_until, good: Arc::new(pair), problem })
+                Ok(Read { until: pair.until(), good: Arc::new(pair), problem })
             });
         }
         is_new |= self.refresh_clients(look);
@@ -178,7 +180,7 @@ impl Loader {
             return false;
         }
         self.clients.refresh(&paths, look, || {
-            Clients::load(&settings, now).map(|good| Read { good, problem: None, until: None })
+            Clients::load(&settings, now).map(|good| Read { until: good.until, good, problem: None })
         })
     }
 
@@ -215,8 +217,10 @@ impl Loader {
 
     /// Every pair with the name of its place, and whether what is in its files now is bad.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&Place, Option<&Arc<Pair>>, bool)> {
-        let all = self.declared.iter().chain(&self.found);
-        all.map(|(place, kept)| (place, kept.good.as_ref(), kept.is_stale))
+        let is_gone = self.directory_told.is_some();
+        let declared = self.declared.iter().map(|(place, kept)| (place, kept, kept.is_stale));
+        let found = self.found.iter().map(move |(place, kept)| (place, kept, kept.is_stale || is_gone));
+        declared.chain(found).map(|(place, kept, is_stale)| (place, kept.good.as_ref(), is_stale))
     }
 
     pub(crate) fn clients(&self) -> Option<&Clients> {

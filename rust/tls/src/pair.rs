@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use penstock_error::{Error, Result};
 use rustls::sign::CertifiedKey;
@@ -60,6 +60,13 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
+    /// When there is something to tell about it though its files are the same: its OCSP response or the certificate itself
+    /// is out of date.
+    pub(crate) fn until(&self) -> Option<SystemTime> {
+        let expired = self.certificate.not_after.checked_add(Duration::from_secs(1));
+        self.staple_until.into_iter().chain(expired).min()
+    }
+
     /// Reads the pair at `place`, and what is wrong with its OCSP response, without which it is served.
     ///
     /// # Errors

@@ -79,12 +79,13 @@ impl TlsServer {
         settings.check()?;
         let settings = Arc::new(settings);
         let mut loader = Loader::new(Arc::clone(&settings));
-        let mut look = Look { now: SystemTime::now(), all: true, errors: Vec::new() };
+        let now = SystemTime::now();
+        let mut look = Look { now, all: true, errors: Vec::new() };
         loader.refresh(&mut look);
         if let Some(error) = look.errors.into_iter().next() {
             return Err(error);
         }
-        let current = RwLock::new(Arc::new(build(&settings, &loader, TlsCounts::default())?));
+        let current = RwLock::new(Arc::new(build(&settings, &loader, TlsCounts::default(), now)?));
         Ok(Self { shared: Arc::new(Shared { settings, current, loader: Mutex::new(loader) }) })
     }
 
@@ -132,7 +133,7 @@ impl TlsServer {
             reloads: before.counts.reloads + u64::from(is_new),
             failed_reloads: before.counts.failed_reloads + u64::from(!look.errors.is_empty()),
         };
-        match build(&self.shared.settings, &loader, counts) {
+        match build(&self.shared.settings, &loader, counts, now) {
             Ok(current) => {
                 let current = Arc::new(current);
                 let replaced = std::mem::replace(
@@ -168,13 +169,13 @@ impl fmt::Debug for TlsServer {
     }
 }
 
-fn build(settings: &TlsSettings, loader: &Loader, counts: TlsCounts) -> Result<Current> {
+fn build(settings: &TlsSettings, loader: &Loader, counts: TlsCounts, now: SystemTime) -> Result<Current> {
     let pairs = loader.pairs();
     let (Some(clients), Some(ring), false) = (loader.clients(), loader.ring(), pairs.is_empty()) else {
         return Err(Code::BadConfiguration.error("TLS: there is no certificate to serve"));
     };
     let table = Arc::new(Table::new(&pairs, settings.unknown_names));
-    let policy = Policy { site: &settings.name, clients: &clients.digest };
+    let policy = Policy { site: &settings.name, clients: &clients.digest(now) };
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(versions(settings.minimum))
         .map_err(|error| Code::BadConfiguration.error(format!("TLS: {error}")))?

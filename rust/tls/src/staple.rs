@@ -11,6 +11,8 @@ use crate::der::{ENUMERATED, INTEGER, OBJECT_IDENTIFIER, OCTET_STRING, Reader, S
 const RESPONSE: u8 = 0xa0;
 const VERSION: u8 = 0xa0;
 const NEXT_UPDATE: u8 = 0xa0;
+/// The status of a certificate that is not revoked.
+const GOOD: u8 = 0x80;
 
 /// A response that may be stapled until `until`.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,9 +27,13 @@ impl Staple {
     /// # Errors
     /// Says what is wrong with it.
     pub(crate) fn read(der: Vec<u8>, serial: &[u8], now: SystemTime) -> Result<Self, &'static str> {
-        let (of, until) = parse(&der).ok_or("is not a successful OCSP response in DER: fetch it again")?;
+        let Single { serial: of, is_good, until } =
+            parse(&der).ok_or("is not a successful OCSP response in DER: fetch it again")?;
         if of != serial {
             return Err("is about another certificate: fetch the one of this certificate");
+        }
+        if !is_good {
+            return Err("says that the certificate is revoked, or not known: get another certificate");
         }
         // Without a next update a newer response is always there (RFC 6960, section 4.2.2.1): it cannot be held.
         match until {
@@ -38,8 +44,14 @@ impl Staple {
     }
 }
 
-/// The serial number and the next update of the first response in it.
-fn parse(der: &[u8]) -> Option<(&[u8], Option<SystemTime>)> {
+/// What is read of the first response in it.
+struct Single<'a> {
+    serial: &'a [u8],
+    is_good: bool,
+    until: Option<SystemTime>,
+}
+
+fn parse(der: &[u8]) -> Option<Single<'_>> {
     let mut outer = Reader::new(der);
     let mut response = outer.within(SEQUENCE)?;
     if !outer.is_empty() || response.take(ENUMERATED)? != [0] {
@@ -55,11 +67,11 @@ fn parse(der: &[u8]) -> Option<(&[u8], Option<SystemTime>)> {
     let mut id = single.within(SEQUENCE)?;
     let (_algorithm, _name, _key) = (id.take(SEQUENCE)?, id.take(OCTET_STRING)?, id.take(OCTET_STRING)?);
     let serial = id.take(INTEGER)?;
-    let _status = single.next()?;
+    let (status, _) = single.next()?;
     let _this = single.time()?;
     let next = match single.within(NEXT_UPDATE) {
         Some(mut time) => Some(time.time()?),
         None => None,
     };
-    Some((serial, next))
+    Some(Single { serial, is_good: status == GOOD, until: next })
 }

@@ -1,4 +1,9 @@
 //! Unit tests, over files in a directory of their own and connections in memory.
 
+mod certificate;
+mod clients;
+mod files;
 mod served;
+mod staple;
 mod support;
+mod tickets;

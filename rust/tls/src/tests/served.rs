@@ -1,6 +1,6 @@
 //! What is served: versions, protocols, names, and keys of each kind.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
@@ -10,9 +10,15 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use super::support::{Authority, connect, served, settings};
 use crate::{TlsServer, TlsSettings, UnknownNames, Version};
 
-/// Takes any certificate, whatever its names.
-#[derive(Debug)]
-pub(super) struct AnyName;
+/// Takes any certificate, whatever its names, and keeps the OCSP response that came with it.
+#[derive(Debug, Default)]
+pub(super) struct AnyName(Mutex<Vec<u8>>);
+
+impl AnyName {
+    pub(super) fn staple(&self) -> Vec<u8> {
+        self.0.lock().unwrap().clone()
+    }
+}
 
 impl ServerCertVerifier for AnyName {
     fn verify_server_cert(
@@ -20,9 +26,10 @@ impl ServerCertVerifier for AnyName {
         _: &CertificateDer<'_>,
         _: &[CertificateDer<'_>],
         _: &ServerName<'_>,
-        _: &[u8],
+        staple: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, TlsError> {
+        *self.0.lock().unwrap() = staple.to_vec();
         Ok(ServerCertVerified::assertion())
     }
 
