@@ -1,4 +1,4 @@
-//! What clients have to show: certificates, and lists of those that are revoked.
+//! What clients have to show: certificates, and lists of the revoked ones.
 
 use std::fs;
 use std::path::PathBuf;
