@@ -60,6 +60,7 @@ __all__ = [
     "FrameStream",
     "Framing",
     "Gate",
+    "HttpPages",
     "Hub",
     "Inspection",
     "Inspector",
@@ -673,6 +674,18 @@ class Topics:
     def __new__(cls, hub: Hub, route: TopicsRoute, prefix: str, gate: Gate | None) -> Self: ...
 
 @final
+class HttpPages:
+    """What the engine itself answers to plain HTTP."""
+
+    @staticmethod
+    def redirects(port: int) -> HttpPages:
+        """Every request is sent to https at `port`."""
+
+    @staticmethod
+    def challenges(root: str) -> HttpPages:
+        """The answers to challenges of authorities of certificates, which an ACME client writes below `root`."""
+
+@final
 class AccessLog:
     """An access log: lines that wait for Python, or that a thread writes to a file.
 
@@ -697,7 +710,7 @@ class Site:
         cls,
         engine: Engine,
         settings: config.Edge,
-        natives: Sequence[Route | Topics],
+        natives: Sequence[Route | Topics | HttpPages],
         access_log: AccessLog | None,
         lane: Lane | None,
         own_log: bool = False,
@@ -713,7 +726,7 @@ class Site:
     def listen_fd(self, descriptor: int) -> None:
         """Listen on a duplicate of a bound or listening socket."""
 
-    def set_routes(self, natives: Sequence[Route | Topics]) -> None:
+    def set_routes(self, natives: Sequence[Route | Topics | HttpPages]) -> None:
         """Replace all routes. Requests that are being answered go on by the old ones."""
 
     def reload_tls(self) -> None:

@@ -45,7 +45,7 @@ _WORKER_OPTIONS: Final = frozenset(("worker_memory", "worker_start_timeout", "wo
 _CERTIFIED_OPTIONS: Final = frozenset(
     f"tls_{name}"
     for name in ("key", "unknown_names", "min_version", "clients", "client_ca", "crl", "ticket_keys")
-)
+) | frozenset(("http_redirect", "http_redirect_port", "hsts", "hsts_subdomains", "hsts_preload"))
 
 
 _uvloop_option: Final = click.option(
@@ -157,6 +157,12 @@ main.add_command(cache)
     help="Requests of one client address at a time. By default any number.",
 )
 @tls_options
+@click.option(
+    "--acme-dir",
+    type=click.Path(exists=True, file_okay=False, readable=True),
+    metavar="DIR",
+    help="The web root into which an ACME client such as certbot or lego writes its answers to http-01 challenges.",
+)
 @timeout_options
 @click.option("--forwarded", is_flag=True, help="Send Forwarded (RFC 7239) instead of X-Forwarded-*.")
 @click.option(

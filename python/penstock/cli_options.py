@@ -60,6 +60,10 @@ _OPTIONS: Final = {
     "TLS.key": "--tls-key",
     "TLS.client_ca": "--tls-client-ca",
     "TLS.crl": "--tls-crl",
+    "TLS.http_redirect": "--http-redirect",
+    "TLS.redirect_port": "--http-redirect-port",
+    "HSTS.preload": "--hsts-preload",
+    "Edge.acme_dir": "--acme-dir",
     "Workers.count": "--workers",
     "Workers.start_timeout": "--worker-start-timeout",
     "Workers.stop_timeout": "--drain",
@@ -218,6 +222,31 @@ _TLS_OPTIONS: Final = (
         help="Keys of session tickets that several nodes share: 48 or 80 bytes in base64 a line. By default random "
         "ones.",
     ),
+    click.option(
+        "--http-redirect",
+        metavar="[ADDRESS]",
+        is_flag=False,
+        flag_value="80",
+        help="Answer plain HTTP on this address, or on port 80 of all interfaces, with a redirect to https. By default "
+        "nowhere.",
+    ),
+    click.option(
+        "--http-redirect-port",
+        type=click.IntRange(1, 65535),
+        metavar="PORT",
+        help="The port of https that clients are sent to, if another program passes it on. By default that of --listen.",
+    ),
+    click.option(
+        "--hsts",
+        type=click.IntRange(0),
+        metavar="SECONDS",
+        help="Have browsers ask for this host by https alone for so long (Strict-Transport-Security). This cannot be "
+        "taken back.",
+    ),
+    click.option("--hsts-subdomains", is_flag=True, help="With --hsts: and for all hosts below it."),
+    click.option(
+        "--hsts-preload", is_flag=True, help="With --hsts: and let browsers have the host in their lists."
+    ),
 )
 
 
@@ -243,7 +272,19 @@ def tls_of(options: Mapping[str, Any]) -> config.TLS | None:
         client_ca=options["tls_client_ca"],
         crl=options["tls_crl"],
         ticket_keys=options["tls_ticket_keys"],
+        hsts=_hsts_of(options),
+        http_redirect=options["http_redirect"],
+        redirect_port=options["http_redirect_port"],
     )
+
+
+def _hsts_of(options: Mapping[str, Any]) -> config.HSTS | None:
+    subdomains, preload = options["hsts_subdomains"], options["hsts_preload"]
+    if options["hsts"] is None:
+        if subdomains or preload:
+            raise click.UsageError("--hsts-subdomains, --hsts-preload: only with --hsts")
+        return None
+    return config.HSTS(max_age=options["hsts"], subdomains=subdomains, preload=preload)
 
 
 def listen_option(read: Callable[[str], object], help_text: str) -> Callable[[_Command], _Command]:

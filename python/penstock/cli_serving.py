@@ -50,6 +50,7 @@ def front_of(listen: tuple[str, int] | str, options: Mapping[str, Any]) -> Front
             client_connections=options["client_connections"],
             client_requests=options["client_requests"],
             tls=tls_of(options),
+            acme_dir=options["acme_dir"],
         )
         status = None if place is None else config.Status(listen=place)
     return Front(listen, edge, status, options["control"], options["access_log"])

@@ -16,11 +16,12 @@ from .events import Drain, EventRelay, Inspection
 from .hub import History, KafkaLog, RedisLog, Subscriptions
 from .origins import Forwarding, OriginLimits, OriginTls, Timeouts
 from .status import Status
-from .tls import TLS
+from .tls import HSTS, TLS
 from .upstream import Check, Health, Origin, Retries
 from .workers import Workers
 
 __all__ = [
+    "HSTS",
     "TLS",
     "Access",
     "Cache",

@@ -3,6 +3,7 @@
 A setting is checked once, in place, when its dataclass is made, and then has the form in which the engine reads it.
 """
 
+import ipaddress
 import json
 import math
 import os
@@ -34,6 +35,9 @@ REGION: Final = 256 * 1024
 PAGE: Final = 4 * 1024
 
 _HIGHEST_PORT: Final = 65535
+
+# What needs no resolver. All interfaces are those of IPv4: it is one socket.
+_KNOWN: Final = {"": "0.0.0.0", "localhost": "127.0.0.1"}
 
 # Longer than any exchange, and short enough for every clock that counts it.
 _YEAR: Final = 365 * 24 * 3600.0
@@ -155,6 +159,25 @@ def path(settings: object, name: str) -> None:
     if not isinstance(value, str | os.PathLike):
         raise bad(settings, name, "must be a path: a text or a pathlib.Path")
     put(settings, name, os.fspath(value))
+
+
+def place(settings: object, name: str) -> tuple[str, int] | str:
+    """A setting that is where to listen: address and port, or the path of a Unix socket. It needs no resolver."""
+    value = getattr(settings, name)
+    if not isinstance(value, str):
+        raise bad(settings, name, "must be text")
+    try:
+        found = parse_address(value)
+    except ValueError as error:
+        raise bad(settings, name, str(error)) from None
+    if isinstance(found, str):
+        return found
+    address = _KNOWN.get(found[0], found[0])
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        raise bad(settings, name, "must have an address: a name would have to be resolved") from None
+    return address, found[1]
 
 
 def json_object(settings: object, name: str) -> str:

@@ -1,6 +1,7 @@
 """A server whose sockets the engine owns, and its native routes."""
 
 from dataclasses import dataclass
+from os import PathLike
 
 from . import checks
 from .checks import PAGE, REGION, Size, parse_size
@@ -100,6 +101,9 @@ class Edge:
     """Let other processes listen to the same address (SO_REUSEPORT)."""
     tls: TLS | None = None
     """TLS towards clients. None: plain HTTP."""
+    acme_dir: str | PathLike[str] | None = None
+    """The web root into which an ACME client such as certbot writes its answers to http-01 challenges: requests for
+    `/.well-known/acme-challenge/TOKEN` are answered with the file of that path in it. None: like all other requests."""
 
     def __post_init__(self) -> None:
         # A head is parsed in one piece, and the largest slab is a region.
@@ -130,6 +134,8 @@ class Edge:
         checks.texts(self, "secret_parameters")
         checks.count(self, "backlog", 1)
         checks.flag(self, "reuse_port")
+        if self.acme_dir is not None:
+            checks.path(self, "acme_dir")
         if self.tls is not None and not isinstance(self.tls, TLS):
             raise checks.bad(self, "tls", "must be a penstock.web.TLS, or None")
 

@@ -1,13 +1,8 @@
 """The pages about an engine."""
 
-import ipaddress
 from dataclasses import dataclass
-from typing import Final
 
 from . import checks
-
-# What needs no resolver. All interfaces are those of IPv4: it is one socket.
-_KNOWN: Final = {"": "0.0.0.0", "localhost": "127.0.0.1"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,19 +37,4 @@ class Status:
 
     def place(self) -> tuple[str, int] | str:
         """Address and port, or the path of a Unix socket."""
-        if not isinstance(self.listen, str):
-            raise checks.bad(self, "listen", "must be text")
-        try:
-            place = checks.parse_address(self.listen)
-        except ValueError as error:
-            raise checks.bad(self, "listen", str(error)) from None
-        if isinstance(place, str):
-            return place
-        address = _KNOWN.get(place[0], place[0])
-        try:
-            ipaddress.ip_address(address)
-        except ValueError:
-            raise checks.bad(
-                self, "listen", "must have an address: a name would have to be resolved"
-            ) from None
-        return address, place[1]
+        return checks.place(self, "listen")

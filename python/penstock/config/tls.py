@@ -2,13 +2,47 @@
 
 from dataclasses import KW_ONLY, dataclass
 from os import PathLike
-from typing import Literal
+from typing import Final, Literal
 
 from . import checks
 
 CLIENTS = ("off", "optional", "required")
 VERSIONS = ("1.2", "1.3")
 UNKNOWN_NAMES = ("default", "refuse")
+
+
+# What browsers ask for before they take a host into their lists (hstspreload.org).
+_PRELOADED: Final = 365 * 24 * 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HSTS:
+    """What responses over TLS say of https (RFC 6797): a browser that has read it asks for this host by https alone.
+
+    It cannot be taken back before `max_age` is over.
+    """
+
+    max_age: int = 30 * 24 * 3600
+    """Seconds for which it holds. 0 ends what was said before. A month: an https that fails shuts browsers out."""
+    subdomains: bool = False
+    """Whether it holds for all hosts below this one."""
+    preload: bool = False
+    """Whether the host may be put into the lists of browsers; with `subdomains`, and a year or more of `max_age`."""
+
+    def __post_init__(self) -> None:
+        checks.count(self, "max_age", 0)
+        checks.flag(self, "subdomains")
+        checks.flag(self, "preload")
+        if self.preload and not (self.subdomains and self.max_age >= _PRELOADED):
+            raise checks.bad(
+                self, "preload", f"it goes with subdomains=True and max_age of {_PRELOADED} or more"
+            )
+
+    def field(self) -> str:
+        """The value of Strict-Transport-Security."""
+        parts = [f"max-age={self.max_age}"]
+        parts += ["includeSubDomains"] * self.subdomains + ["preload"] * self.preload
+        return "; ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +82,15 @@ class TLS:
     """Seconds for a handshake, from accept on. It takes two round trips; a client that drips it attacks."""
     handshakes: int = 1024
     """Handshakes in progress at a time. Above that the longest one is cut: an honest one is over in a second."""
+    hsts: HSTS | None = None
+    """What responses say of https, whatever they come from; one that has a field Strict-Transport-Security keeps it.
+    None: nothing."""
+    http_redirect: str | None = None
+    """Where requests in plain HTTP are listened for, and answered with a redirect to https: address and port,
+    `[address]:port`, or a port alone for all interfaces. Files of `Edge.acme_dir` are served there. None: nowhere."""
+    redirect_port: int | None = None
+    """The port of https that clients are sent to, where another program passes it on. None: the one of the
+    server."""
 
     def __post_init__(self) -> None:
         for name in ("cert", "key", "directory", "client_ca", "crl", "ticket_keys"):
@@ -69,3 +112,13 @@ class TLS:
         checks.seconds(self, "ticket_period")
         checks.seconds(self, "handshake_timeout")
         checks.count(self, "handshakes", 1)
+        if self.hsts is not None and not isinstance(self.hsts, HSTS):
+            raise checks.bad(self, "hsts", "must be a penstock.config.HSTS, or None")
+        if self.http_redirect is not None and isinstance(checks.place(self, "http_redirect"), str):
+            raise checks.bad(
+                self, "http_redirect", "must be an address and a port: browsers open no Unix socket"
+            )
+        if self.redirect_port is not None:
+            checks.count(self, "redirect_port", 1, 65535)
+            if self.http_redirect is None:
+                raise checks.bad(self, "redirect_port", "it goes with http_redirect")

@@ -2,14 +2,17 @@
 
 import asyncio
 import logging
+import os
 import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from typing import Any, Final, NamedTuple, Protocol
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from penstock import _native
-from penstock.config import Edge, Status
+from penstock.config import Edge, Status, checks
 from penstock.engine import Engine
 from penstock.exceptions import make_error
 from penstock.metrics import Pages
@@ -19,15 +22,22 @@ from .client_socket import ClientSocket
 from .faults import log_fault
 from .shutdown import last_act
 
-__all__ = ["Listening", "Where", "make_lane", "reload_of", "scheme_of", "url_of"]
+__all__ = ["Listening", "Where", "make_lane", "own_pages", "reload_of", "scheme_of", "url_of"]
 
 _log: Final = logging.getLogger("penstock.web")
+
+_HTTPS: Final = 443
 
 # Seconds until a stop says what it waits for: most have nothing to wait for by then. And until it says so again.
 _SOON: Final = 0.25
 _AGAIN: Final = 10.0
 # Seconds that a process which is to end at once takes to reset its connections (arbitrary): an engine thread's turn.
 _CUTTING: Final = 0.5
+
+
+def _everywhere() -> list[str]:
+    """All interfaces, as asyncio does: of both families, where there are both."""
+    return ["0.0.0.0", "::"] if socket.has_dualstack_ipv6() else ["0.0.0.0"]
 
 
 class Where(NamedTuple):
@@ -47,8 +57,7 @@ class Where(NamedTuple):
         if self.path is not None or self.sock is not None:
             return []
         if not self.host:
-            # As asyncio does: all interfaces of both families, where there are both.
-            return ["0.0.0.0", "::"] if socket.has_dualstack_ipv6() else ["0.0.0.0"]
+            return _everywhere()
         loop = asyncio.get_running_loop()
         try:
             found = await loop.getaddrinfo(
@@ -111,6 +120,12 @@ def url_of(scheme: str, host: str, port: int) -> str:
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
+def own_pages(edge: Edge) -> list[_native.HttpPages]:
+    """What the engine itself answers on a server, before the routes of an application."""
+    root = edge.acme_dir
+    return [] if root is None else [_native.HttpPages.challenges(os.fspath(root))]
+
+
 class _Certified(Protocol):
     """What has certificates."""
 
@@ -138,6 +153,44 @@ class _Bound:
 
     def getsockname(self) -> Any:
         return self._address
+
+
+class Redirect:
+    """A listener of plain HTTP that sends clients to https, until it is closed.
+
+    Args:
+        engine: what serves.
+        edge: what clients may take, and where it listens (`TLS.http_redirect`).
+        log: the access log.
+        address: where TLS is listened to.
+
+    Attributes:
+        url: where it listens.
+
+    Raises:
+        SystemFailureError: the operating system refused a socket (LISTEN_FAILED).
+    """
+
+    def __init__(self, engine: Engine, edge: Edge, log: _native.AccessLog | None, address: Any) -> None:
+        tls = edge.tls
+        assert tls is not None  # noqa: S101 (said to mypy)
+        port = tls.redirect_port or (_HTTPS if isinstance(address, str) else address[1])
+        natives = [_native.HttpPages.redirects(port), *own_pages(edge)]
+        self._site = _native.Site(engine.native, replace(edge, tls=None), natives, log, None)
+        place, own = cast("tuple[str, int]", checks.place(tls, "http_redirect"))
+        everywhere = str(tls.http_redirect).strip("*:").isdigit()
+        try:
+            for host in _everywhere() if everywhere else [place]:
+                _, own = self._site.listen_tcp(host, own)
+        except BaseException:
+            self._site.close()
+            raise
+        self.url: Final = url_of("http", place, own)
+        _log.info("%s redirects to https", self.url)
+
+    def close(self) -> None:
+        """Accept no more. What is being answered is a line or two, and is cut off."""
+        self._site.close()
 
 
 class Listening:
@@ -178,14 +231,18 @@ class Listening:
             self._lines = AccessFile(access_log)
         log = None if self._lines is None else self._lines.native
         try:
-            self.site: Final = _native.Site(engine.native, edge, routes, log, lane, own_log)
+            natives = [*routes, *own_pages(edge)]
+            self.site: Final = _native.Site(engine.native, edge, natives, log, lane, own_log)
         except BaseException:
             self._leave_lines()
             raise
+        self.redirect: Redirect | None = None
+        self._make_redirect = partial(Redirect, engine, edge, log)
         self.pages: Pages | None = None
         self.addresses: list[Any] = []
         self.tell: Callable[[str], None] | None = None
         self._scheme = scheme_of(edge)
+        self._redirects = edge.tls is not None and edge.tls.http_redirect is not None
         self._open = True
         self._release: Callable[[], None] | None = None
         self._reminder: asyncio.TimerHandle | None = None
@@ -206,6 +263,8 @@ class Listening:
         """
         try:
             self.addresses = where.listen(self.site, addresses)
+            if self._redirects:
+                self.redirect = self._make_redirect(self.addresses[0])
         except BaseException:
             self.abandon()
             raise
@@ -219,6 +278,8 @@ class Listening:
     def abandon(self) -> None:
         """Close everything at once."""
         self._open = False
+        if self.redirect is not None:
+            self.redirect.close()
         self.site.close()
         self._close_rest()
 
@@ -240,6 +301,8 @@ class Listening:
         if not self._open:
             return
         self._open = False
+        if self.redirect is not None:
+            self.redirect.close()
         self.site.drain()
         self.lane.drain()
         if self._release is not None:

@@ -113,11 +113,11 @@ def run_app(
             _cancel_on_signal(reload_of(settings, sites))
         await runner.setup()
         try:
-            # The pages are about the engine, which all of them have in common.
-            sites += [
-                Site(runner, **where, engine=engine, edge=settings, status=None if number else status)
-                for number, where in enumerate(_places(host, port, path, sock))
-            ]
+            first, *others = _places(host, port, path, sock)
+            # The pages are about the engine, which all of them have in common, and one redirects for all.
+            sites.append(Site(runner, **first, engine=engine, edge=settings, status=status))
+            plain = _without_redirect(settings)
+            sites += [Site(runner, **where, engine=engine, edge=plain) for where in others]
             await _start(sites, print)
             await asyncio.Event().wait()
         finally:
@@ -129,6 +129,13 @@ def run_app(
 def _with(edge: Edge | None, **given: Any) -> Edge:
     """`edge`, or the default, with the settings of `given` that are not None."""
     return replace(edge or Edge(), **{name: value for name, value in given.items() if value is not None})
+
+
+def _without_redirect(edge: Edge) -> Edge:
+    """`edge` for another address of the same server."""
+    if edge.tls is None or edge.tls.http_redirect is None:
+        return edge
+    return replace(edge, tls=replace(edge.tls, http_redirect=None, redirect_port=None))
 
 
 async def _application(app: web.Application | Awaitable[web.Application]) -> web.Application:

@@ -134,6 +134,12 @@ class Site(web.BaseSite):
         pages: Pages | None = getattr(self._server, "pages", None)
         return None if pages is None else pages.url
 
+    @property
+    def redirect_url(self) -> str | None:
+        """Where plain HTTP is redirected to https (`TLS.http_redirect`); None without that, or before the start."""
+        redirect = getattr(self._server, "redirect", None)
+        return None if redirect is None else redirect.url
+
     def reload_tls(self) -> None:
         """Read the files of certificates anew, if it speaks TLS and is started. What is wrong with them is logged."""
         if self._server is not None:

@@ -16,7 +16,7 @@ from penstock._awaited import awaited_at_start
 from penstock.config import Edge, Status, Workers, parse_size
 from penstock.engine import Engine
 from penstock.exceptions import make_error
-from penstock.serving.listener import Listening, Where, make_lane
+from penstock.serving.listener import Listening, Where, make_lane, own_pages
 from penstock.serving.shutdown import last_act, say_waiting, stop_signal
 from penstock.web.runner_settings import edge_as_told
 
@@ -165,7 +165,7 @@ class Front:
         await awaited_at_start(asyncio.get_running_loop())
 
         def switch() -> None:
-            self._site.set_routes(routes)
+            self._site.set_routes([*routes, *own_pages(self._edge)])
             self.declarations.serve(registration)
 
         return switch

@@ -8,8 +8,8 @@ use std::time::Duration;
 use penstock_engine::Code;
 use penstock_engine::access::Entered as EdgeEntered;
 use penstock_engine::edge::{
-    self, Handshakes, Limiter as EdgeLimiter, ListenOptions, Listener, Log, Route as EdgeRoute, Routes,
-    Service, Site as EdgeSite,
+    self, CHALLENGES, Challenges, Handshakes, Limiter as EdgeLimiter, ListenOptions, Listener, Log, Pages,
+    Redirect, Route as EdgeRoute, Routes, Service, Site as EdgeSite,
 };
 use penstock_engine::relay_spec::RouteLimits;
 use penstock_engine::runtime::Threads;
@@ -54,6 +54,26 @@ impl Route {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.1)?;
         visit.call(&self.2)
+    }
+}
+
+/// What the engine itself answers to plain HTTP.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct HttpPages(Arc<Pages>);
+
+#[pymethods]
+impl HttpPages {
+    /// Every request is sent to https at `port`.
+    #[staticmethod]
+    fn redirects(port: u16) -> Self {
+        Self(Arc::new(Pages::new("https_redirect", "/", Box::new(Redirect::new(port)))))
+    }
+
+    /// The answers to challenges of authorities of certificates, which an ACME client writes below `root`.
+    #[staticmethod]
+    #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
+    fn challenges(root: PathBuf) -> Self {
+        Self(Arc::new(Pages::new("acme_challenges", CHALLENGES, Box::new(Challenges::new(&root)))))
     }
 }
 
@@ -151,12 +171,14 @@ impl AccessLog {
 enum Answering<'py> {
     Relay(Bound<'py, Route>),
     Topics(Bound<'py, Topics>),
+    Pages(Bound<'py, HttpPages>),
 }
 
 fn routes(py: Python<'_>, routes: &[Answering<'_>], lane: Option<&Weak<Shared>>) -> PyResult<Routes> {
     let service = |route: &Answering<'_>| match route {
         Answering::Relay(route) => Service::Relay(Arc::clone(&route.get().0)),
         Answering::Topics(topics) => Service::Topics(topics.get().shared()),
+        Answering::Pages(pages) => Service::Pages(Arc::clone(&pages.get().0)),
     };
     let table = Routes::new(routes.iter().map(service).collect()).into_python(py)?;
     let watched = |route: &Answering<'_>| {
@@ -180,6 +202,7 @@ fn gates(py: Python<'_>, routes: &[Answering<'_>]) -> Vec<Py<Gate>> {
     let gate = |route: &Answering<'_>| match route {
         Answering::Relay(route) => route.get().2.as_ref().map(|gate| gate.clone_ref(py)),
         Answering::Topics(topics) => topics.get().gate().map(|gate| gate.clone_ref(py)),
+        Answering::Pages(_) => None,
     };
     routes.iter().filter_map(gate).collect()
 }
@@ -211,11 +234,11 @@ impl Site {
         if own_log {
             site = site.without_application_log();
         }
-        if let Some(SiteTls { settings, limits }) = tls {
+        if let Some(SiteTls { settings, limits, hsts }) = tls {
             let count = threads.count();
             // A directory may have a thousand certificates.
             let handshakes = py.detach(|| Handshakes::new(TlsServer::new(settings)?, limits, count));
-            site = site.with_tls(handshakes.into_python(py)?);
+            site = site.with_tls(handshakes.into_python(py)?, hsts);
         }
         let shared = Arc::new(site);
         engine.get().board().add_site(&shared);

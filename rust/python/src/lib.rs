@@ -53,7 +53,7 @@ mod _native {
     #[pymodule_export]
     use super::cache::{Cache, Caching};
     #[pymodule_export]
-    use super::edge::{AccessLog, Entered, Limiter, Route, Site, SiteCounts};
+    use super::edge::{AccessLog, Entered, HttpPages, Limiter, Route, Site, SiteCounts};
     #[pymodule_export]
     use super::ends::{OrphanEnd, Report, RequestEnd};
     #[pymodule_export]

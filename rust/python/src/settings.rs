@@ -282,6 +282,8 @@ settings! {
 pub(crate) struct SiteTls {
     pub(crate) settings: TlsSettings,
     pub(crate) limits: HandshakeLimits,
+    /// The value of Strict-Transport-Security.
+    pub(crate) hsts: Option<String>,
 }
 
 /// What clients have to show to the authorities of a file.
@@ -316,7 +318,9 @@ impl Setting for SiteTls {
             ticket_period: get(from, intern!(py, "ticket_period"))?,
             name: String::new(),
         };
-        Ok(Self { settings, limits: HandshakeLimits::read(from)? })
+        let hsts = from.getattr("hsts")?;
+        let hsts = if hsts.is_none() { None } else { Some(String::read(&hsts.call_method0("field")?)?) };
+        Ok(Self { settings, limits: HandshakeLimits::read(from)?, hsts })
     }
 }
 

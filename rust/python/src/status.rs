@@ -68,7 +68,7 @@ impl Status {
             hung: Duration::from_secs_f64(settings.0.hung),
             behind: Duration::from_secs_f64(settings.0.behind),
         };
-        let pages = Service::Pages(Arc::new(Pages::new(Box::new(exhibit), settings.0.scrapes)));
+        let pages = Service::Pages(Arc::new(Pages::of_status(Box::new(exhibit), settings.0.scrapes)));
         let supplies = Supplies {
             pool: pool.clone(),
             flow: lent.flow,

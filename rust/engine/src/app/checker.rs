@@ -39,6 +39,15 @@ enum State {
     Bodiless,
 }
 
+/// What is known of the field Strict-Transport-Security.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hsts {
+    Ignored,
+    Sought,
+    /// The final head lacks it.
+    Missing,
+}
+
 /// Checks one response, with the interim ones before it.
 #[derive(Debug)]
 pub struct Checker {
@@ -50,6 +59,7 @@ pub struct Checker {
     /// The final status, and whether the connection may be used again after it.
     end: Option<(u16, bool)>,
     continued: bool,
+    hsts: Hsts,
     /// Bytes of heads, also of interim responses.
     head_bytes: u64,
 }
@@ -64,8 +74,15 @@ impl Checker {
             may_switch,
             end: None,
             continued: false,
+            hsts: Hsts::Ignored,
             head_bytes: 0,
         }
+    }
+
+    /// Looks for Strict-Transport-Security in the final head, if `looks`.
+    #[must_use]
+    pub fn looking_for_hsts(self, looks: bool) -> Self {
+        Self { hsts: if looks { Hsts::Sought } else { Hsts::Ignored }, ..self }
     }
 
     /// Looks at bytes that the application has written, and returns how many of them are to be sent: all, unless they
@@ -152,6 +169,9 @@ impl Checker {
             self.state = State::Head(Box::new(HeadScanner::new(&HEAD)));
             return Ok(());
         }
+        if self.hsts == Hsts::Sought && head.get("strict-transport-security").is_none() {
+            self.hsts = Hsts::Missing;
+        }
         let method = if self.is_head_request { "HEAD" } else { "GET" };
         let body = body_of(head, method).map_err(|error| bad(error.detail()))?;
         self.end = Some((head.status, keeps_alive(head) && body != BodyFraming::UntilClose));
@@ -214,6 +234,11 @@ impl Checker {
     /// Bytes of heads so far, also of interim responses.
     pub fn head_bytes(&self) -> u64 {
         self.head_bytes
+    }
+
+    /// Whether the final head has been fed, and lacks Strict-Transport-Security. False if it was not looked for.
+    pub fn wants_hsts(&self) -> bool {
+        self.hsts == Hsts::Missing
     }
 
     /// Whether the client was told to send its body.

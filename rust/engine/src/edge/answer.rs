@@ -8,17 +8,27 @@ use crate::access::Denial;
 use crate::clock;
 use crate::error::Error;
 use crate::hub::quoted;
+use crate::wire::write_field;
+
+use super::head::HSTS;
 
 /// In seconds: long enough for a burst to pass, short enough that a viewer waits. Arbitrary.
 const RETRY_AFTER: &str = "Retry-After: 1\r\n";
 
 /// The answer for `error`, in the place of the application's.
 pub(crate) fn refused(error: &Error, head_only: bool) -> Vec<u8> {
-    refusal(error, None, true, head_only)
+    refusal(error, None, None, true, head_only)
 }
 
-/// The whole answer for `error`, or its head alone for a HEAD request. `denial` says how, if that was decided.
-pub(super) fn refusal(error: &Error, denial: Option<&Denial>, close: bool, head_only: bool) -> Vec<u8> {
+/// The whole answer for `error`, or its head alone for a HEAD request. `denial` says how, if that was decided, and `hsts` what
+/// is said of https.
+pub(super) fn refusal(
+    error: &Error,
+    denial: Option<&Denial>,
+    hsts: Option<&[u8]>,
+    close: bool,
+    head_only: bool,
+) -> Vec<u8> {
     let code = error.code();
     let status = denial.map_or(code.status(), |denial| denial.status);
     let detail = denial.and_then(|denial| denial.detail.as_deref()).unwrap_or(code.meaning());
@@ -46,6 +56,12 @@ pub(super) fn refusal(error: &Error, denial: Option<&Denial>, close: bool, head_
         body.len()
     )
     .expect("a Vec takes all that is written");
+    if let Some(value) = hsts {
+        // Before the blank line.
+        answer.truncate(answer.len() - 2);
+        write_field(&mut answer, HSTS, value);
+        answer.extend_from_slice(b"\r\n");
+    }
     if !head_only {
         answer.extend_from_slice(body.as_bytes());
     }

@@ -270,7 +270,7 @@ async fn refuse(site: &Site, client: &Client, error: &Error, head_only: bool, pr
     site.refused.fetch_add(1, Ordering::Relaxed);
     let decision = progress.decision();
     let denial = decision.as_deref().and_then(Decision::denial);
-    let bytes = refusal(error, denial, true, head_only);
+    let bytes = refusal(error, denial, site.hsts(client), true, head_only);
     if send_whole(site, client, bytes, progress).await { Next::Close } else { Next::Reset }
 }
 

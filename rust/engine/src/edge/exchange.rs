@@ -142,6 +142,11 @@ impl<'a> Task<'a> {
         Ok(())
     }
 
+    /// What a response says of https (RFC 6797): nothing where it goes out in plain.
+    pub(super) fn hsts(&self) -> Option<&'a [u8]> {
+        self.site.hsts(self.client)
+    }
+
     /// Path and query that are asked for.
     pub(super) fn target(&self) -> Cow<'_, str> {
         match &self.stripped {

@@ -10,6 +10,9 @@ use crate::relay::{Redirects, is_event_stream, redirected, response_fields};
 use crate::relay_spec::Edit;
 use crate::wire::{BodyFraming, Head, body_of, write_field, write_status_line};
 
+/// RFC 6797, section 6.1.
+pub(super) const HSTS: &[u8] = b"Strict-Transport-Security";
+
 /// What is said of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Persistence {
@@ -61,7 +64,8 @@ pub fn relayed_head(
     let is_events = is_events(head, framing);
     let defaults = policy.filter(|_| is_events).map_or(&[][..], Policy::fields);
     let fields = redirected(redirects, response_fields(head));
-    let bytes = encode(status, fields, framing, persistence, via, &[], defaults);
+    // The lane puts in what a site says of itself.
+    let bytes = encode(status, fields, framing, persistence, via, &[], (defaults, None));
     Ok(RelayedHead { bytes, is_events })
 }
 
@@ -70,7 +74,8 @@ pub(super) fn is_events(head: &Head, framing: BodyFraming) -> bool {
     matches!(framing, BodyFraming::Chunked | BodyFraming::UntilClose) && is_event_stream(head)
 }
 
-/// The bytes of the head. `fields` are end-to-end. A default is written if neither a field nor an edit has its name.
+/// The bytes of the head. `fields` are end-to-end. A default is written if neither a field nor an edit has its name, and so is
+/// `hsts`, the value of Strict-Transport-Security.
 pub(super) fn encode<'a>(
     (status, reason): (u16, &[u8]),
     fields: impl Iterator<Item = (&'a [u8], Cow<'a, [u8]>)>,
@@ -78,7 +83,7 @@ pub(super) fn encode<'a>(
     persistence: Persistence,
     via: Option<&str>,
     edits: &[Edit],
-    defaults: &[Field],
+    (defaults, hsts): (&[Field], Option<&[u8]>),
 ) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(512);
     let out = &mut bytes;
@@ -86,7 +91,9 @@ pub(super) fn encode<'a>(
     let mut dated = false;
     // The Via of the proxies before this one.
     let mut before = Vec::new();
-    let mut missing = defaults.to_vec();
+    let mut missing: Vec<(&[u8], &[u8])> = Vec::with_capacity(defaults.len() + 1);
+    missing.extend_from_slice(defaults);
+    missing.extend(hsts.map(|value| (HSTS, value)));
     for (name, value) in fields {
         missing.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
         let replaced = |edit: &Edit| match edit {

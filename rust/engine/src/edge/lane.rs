@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use super::exchange::{Announced, Interrupts, Task, fault, read_on};
+use super::head::HSTS;
 use super::inbound::Inbound;
 use crate::app::{
     Attachment, Checker, ClientSocket, Command, Completion, Content, Fault, File, Loss, Near, Outcome, Over,
@@ -24,7 +25,7 @@ use crate::net::{Fault as SendFault, Filing, Life, Outgoing, Piece, Socket, Supp
 use crate::runtime::from_afar;
 use crate::stream::Stream;
 use crate::sys::descriptor::set_option;
-use crate::wire::{BodyFraming, shown};
+use crate::wire::{BodyFraming, shown, write_field};
 
 /// A relay that the application has ordered in place of an answer of its own.
 #[derive(Debug)]
@@ -108,6 +109,8 @@ struct Lane<'a> {
     outgoing: Outgoing,
     /// Bytes given to `outgoing` that the application has not been told are sent.
     owed: usize,
+    /// Bytes that were put into its head.
+    added: usize,
     sending: Sending,
     done: bool,
     closing: bool,
@@ -156,10 +159,12 @@ impl<'a> Lane<'a> {
             near,
             waker: None,
             commands: VecDeque::new(),
-            checker: Checker::new(incoming.method(), asks_to_switch(incoming.headers())),
+            checker: Checker::new(incoming.method(), asks_to_switch(incoming.headers()))
+                .looking_for_hsts(task.hsts().is_some()),
             held: Vec::new(),
             outgoing: Outgoing::new(site.config.write_timeout, Code::BadResponse),
             owed: 0,
+            added: 0,
             sending: Sending::Nothing,
             done: false,
             closing: false,
@@ -284,7 +289,8 @@ impl<'a> Lane<'a> {
             return;
         }
         self.task.progress.sent(written);
-        self.task.progress.set_head(usize::try_from(self.checker.head_bytes()).unwrap_or(usize::MAX));
+        let head = usize::try_from(self.checker.head_bytes()).unwrap_or(usize::MAX);
+        self.task.progress.set_head(head.saturating_add(self.added));
         if let Some(status) = self.checker.status() {
             self.task.progress.begin(status);
         }
@@ -378,6 +384,7 @@ impl<'a> Lane<'a> {
 
     fn write(&mut self, mut content: Content) -> Result<()> {
         let length = content.bytes().len();
+        let (heads, had_status) = (self.checker.head_bytes(), self.checker.status().is_some());
         let sent = self.checker.feed(content.bytes()).map_err(|error| self.blame(error))?;
         if sent < length {
             // The body of a response to HEAD: the application goes on as if it were sent.
@@ -391,11 +398,38 @@ impl<'a> Lane<'a> {
             self.held.push(content);
             return Ok(());
         }
+        if let Some(hsts) = self.task.hsts().filter(|_| !had_status && self.checker.wants_hsts()) {
+            let end = usize::try_from(self.checker.head_bytes() - heads).unwrap_or(usize::MAX);
+            self.push_secured(&content, end, hsts);
+            return Ok(());
+        }
         for content in std::mem::take(&mut self.held) {
             self.push(content);
         }
         self.push(content);
         Ok(())
+    }
+
+    /// Sends what is held and `content`, of which the first `end` bytes end the head, with the field that tells of https.
+    fn push_secured(&mut self, content: &Content, end: usize, hsts: &[u8]) {
+        let mut head = Vec::with_capacity(1024);
+        for content in std::mem::take(&mut self.held) {
+            head.extend_from_slice(content.bytes());
+        }
+        let (last, rest) = content.bytes().split_at(end.min(content.bytes().len()));
+        head.extend_from_slice(last);
+        // The application has not written the field, and is told of its own bytes alone.
+        self.owed += head.len();
+        let before = head.len();
+        // Before the empty line.
+        head.truncate(before - 2);
+        write_field(&mut head, HSTS, hsts);
+        head.extend_from_slice(b"\r\n");
+        self.added = head.len() - before;
+        self.outgoing.push(Piece::Bytes(head));
+        if !rest.is_empty() {
+            self.push(Content::Bytes(rest.to_vec()));
+        }
     }
 
     fn push(&mut self, content: Content) {

@@ -10,7 +10,7 @@
 //!                │
 //!                ├─ respond/relay (route, head) ─ origin::begin
 //!                ├─ respond/topics ─ hub::subscribe
-//!                ├─ respond/pages (about the engine itself) ─ metrics
+//!                ├─ respond/pages (small answers) ─ metrics, https
 //!                ├─ lane ─ app (queue, link, checker) ─ the application
 //!                ├─ heads (what clients hold), clients (how much each may)
 //!                └─ answer (refusals), account, log, tally (what is counted)
@@ -27,6 +27,7 @@ mod exchange;
 mod handshakes;
 mod head;
 mod heads;
+mod https;
 mod inbound;
 mod lane;
 mod limiter;
@@ -51,11 +52,12 @@ pub use config::EdgeConfig;
 pub use handshakes::{HandshakeEnd, HandshakeLimits, Handshakes};
 pub use head::{RelayedHead, relayed_head};
 pub use heads::Heads;
+pub use https::{CHALLENGES, Challenges, Redirect};
 pub use limiter::Limiter;
 pub use listen::{ListenOptions, Listener};
 pub use location::Pattern;
 pub use log::Log;
-pub use pages::{Exhibit, Page, Pages, Showing, Shown};
+pub use pages::{Asked, Exhibit, Pages, Showing, Shown, nothing_there};
 pub use route::{Route, Routes, Service};
 pub use site::{Site, SiteCounts};
 pub use supplies::Supplies;

@@ -1,82 +1,123 @@
-//! Pages about the engine itself, for its operator: health, readiness and metrics.
+//! Small answers of the engine's own: pages about it for its operator, redirects to https, and proofs for authorities of
+//! certificates.
 //!
-//! A service of a site like any other, with the same rules and limits. An [`Exhibit`] writes the pages. They change
-//! nothing, and are found with and without a common prefix.
+//! A service of a site like any other, with the same rules and limits. An [`Exhibit`] writes the answers. They change
+//! nothing.
 
 use std::fmt;
 use std::pin::Pin;
 
 use super::location::{Location, Pattern};
 use crate::access::{Entered, Limits};
-use crate::error::Result;
+use crate::error::{Code, Error, Result};
 use crate::relay_spec::RouteLimits;
 use crate::wire::Incoming;
 
-/// The optional prefix of the pages' names, for several services at one address. Scrapers ask without it by default.
-const PREFIX: &str = "/penstock";
-
-/// A page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Page {
-    /// Which pages there are.
-    Index,
-    /// Whether the process and its engine threads turn.
-    Health,
-    /// Whether new work is taken.
-    Ready,
-    /// All that is counted.
-    Metrics,
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// The method.
+    pub method: &'a str,
+    /// Path and query.
+    pub target: &'a str,
+    /// Host and port; empty in HTTP/1.0 without both.
+    pub authority: &'a str,
+    /// The field of that name.
+    pub accept: &'a [u8],
 }
 
-impl Page {
-    fn at(path: &str) -> Option<Self> {
-        match path.strip_prefix(PREFIX).unwrap_or(path) {
-            "" | "/" => Some(Self::Index),
-            "/health" => Some(Self::Health),
-            "/ready" => Some(Self::Ready),
-            "/metrics" => Some(Self::Metrics),
-            _ => None,
-        }
+impl Asked<'_> {
+    /// The path.
+    pub fn path(&self) -> &str {
+        self.target.split('?').next().unwrap_or_default()
+    }
+
+    /// Whether it is a request to read.
+    pub fn is_read(&self) -> bool {
+        matches!(self.method, "GET" | "HEAD")
     }
 }
 
-/// What stands on a page now.
+/// A whole answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown {
-    /// 200, or 503 where the answer is no.
+    /// The status.
     pub status: u16,
     /// What the text is.
     pub content_type: &'static str,
     /// All of it.
     pub text: String,
+    /// A field besides, such as `Location`.
+    pub field: Option<(&'static str, String)>,
 }
 
-/// What the service is called in logs.
-const NAME: &str = "pages";
+impl Shown {
+    /// A text under `status`.
+    pub fn text(status: u16, text: String) -> Self {
+        Self { status, content_type: "text/plain; charset=utf-8", text, field: None }
+    }
+
+    /// The answer to another method than GET and HEAD.
+    pub fn unread() -> Self {
+        let field = Some(("Allow", "GET, HEAD".to_owned()));
+        Self { field, ..Self::text(405, "this is read by GET or HEAD\n".to_owned()) }
+    }
+}
+
+/// There is nothing at that path.
+pub fn nothing_there() -> Error {
+    Code::NoRoute.error("there is no such page")
+}
 
 /// What [`Exhibit::show`] returns.
-pub type Showing<'a> = Pin<Box<dyn Future<Output = Shown> + Send + 'a>>;
+pub type Showing<'a> = Pin<Box<dyn Future<Output = Result<Shown>> + Send + 'a>>;
 
-/// Who knows what stands on pages.
+/// What knows the answers.
 pub trait Exhibit: fmt::Debug + Send + Sync {
-    /// What stands on `page`, in a form that `accept`, the field of that name, prefers.
-    fn show<'a>(&'a self, page: Page, accept: &'a [u8]) -> Showing<'a>;
+    /// The answer to what is asked.
+    ///
+    /// # Errors
+    /// `NO_ROUTE`, by [`nothing_there`].
+    fn show<'a>(&'a self, asked: Asked<'a>) -> Showing<'a>;
+
+    /// Whether what is at `path` takes so much memory that only a few may be sent at a time.
+    fn is_large(&self, _path: &str) -> bool {
+        false
+    }
+
+    /// Whether a request with a body is answered as well. The connection ends after it, because the body is not read.
+    fn takes_bodies(&self) -> bool {
+        false
+    }
 }
 
-/// Pages, and how many of metrics may be sent at a time: each is in memory until it is.
+/// The answers of an exhibit.
 #[derive(Debug)]
 pub struct Pages {
     pub(super) location: Location,
     pub(super) exhibit: Box<dyn Exhibit>,
+    /// Whether they count as traffic.
+    pub(super) is_traffic: bool,
 }
 
 impl Pages {
-    /// Those of `exhibit`; of metrics `concurrency` at a time.
-    pub fn new(exhibit: Box<dyn Exhibit>, concurrency: usize) -> Self {
+    /// Those of `exhibit` below `prefix`, which are called `name` in logs.
+    pub fn new(name: &str, prefix: &str, exhibit: Box<dyn Exhibit>) -> Self {
+        let requests = Limits { concurrency: None, rate: None, burst: 0.0 };
+        Self::with(name, prefix, exhibit, requests, true)
+    }
+
+    /// Those about the engine itself; of large ones `concurrency` at a time, because each is in memory until it is sent.
+    /// Requests for them do not count as traffic.
+    pub fn of_status(exhibit: Box<dyn Exhibit>, concurrency: usize) -> Self {
         let requests = Limits { concurrency: Some(concurrency), rate: None, burst: 0.0 };
-        let pattern = Pattern { host: None, prefix: "/".to_owned() };
+        Self::with("pages", "/", exhibit, requests, false)
+    }
+
+    fn with(name: &str, prefix: &str, exhibit: Box<dyn Exhibit>, requests: Limits, is_traffic: bool) -> Self {
+        let pattern = Pattern { host: None, prefix: prefix.to_owned() };
         let limits = RouteLimits { requests, body: None };
-        Self { location: Location::new(NAME.to_owned(), pattern, limits, None), exhibit }
+        Self { location: Location::new(name.to_owned(), pattern, limits, None), exhibit, is_traffic }
     }
 
     /// Counts a request for a page that takes memory to be sent, until what it returns is dropped. A client that does
@@ -85,11 +126,7 @@ impl Pages {
     /// # Errors
     /// `TOO_MANY_REQUESTS`.
     pub(super) fn enter(&self, incoming: &Incoming) -> Result<Option<Entered>> {
-        if page_of(incoming) == Some(Page::Metrics) { self.location.enter().map(Some) } else { Ok(None) }
+        let path = incoming.path().split('?').next().unwrap_or_default();
+        if self.exhibit.is_large(path) { self.location.enter().map(Some) } else { Ok(None) }
     }
-}
-
-/// The page that a request asks for.
-pub(super) fn page_of(incoming: &Incoming) -> Option<Page> {
-    Page::at(incoming.path().split('?').next().unwrap_or_default())
 }

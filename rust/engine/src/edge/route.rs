@@ -46,7 +46,7 @@ pub enum Service {
     Relay(Arc<Route>),
     /// A hub.
     Topics(Arc<Topics>),
-    /// What the engine says of itself.
+    /// The engine itself.
     Pages(Arc<Pages>),
 }
 
@@ -113,9 +113,8 @@ impl Routes {
     pub(super) fn count_in(&self, ledger: &Ledger) {
         for service in &self.0 {
             match service {
-                Service::Relay(_) | Service::Topics(_) => service.location().count_in(ledger),
-                // A request for a status page does not count as traffic.
-                Service::Pages(_) => {}
+                Service::Pages(pages) if !pages.is_traffic => {}
+                _ => service.location().count_in(ledger),
             }
         }
     }

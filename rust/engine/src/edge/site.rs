@@ -55,6 +55,8 @@ pub struct Site {
     pub(super) app: Option<Queue>,
     /// The handshakes of its clients, if they speak TLS.
     pub(super) tls: Option<Plain<Handshakes>>,
+    /// What responses over TLS say of https.
+    hsts: Option<Box<[u8]>>,
     pub(super) drain: Drain,
     pub(super) log: Option<Plain<Log>>,
     /// Whether that has the lines of what the application answers as well.
@@ -127,6 +129,7 @@ impl Site {
             routes: Mutex::new(Arc::new(routes)),
             app,
             tls: None,
+            hsts: None,
             drain: Drain::new(),
             log,
             logs_application: true,
@@ -145,10 +148,16 @@ impl Site {
         }
     }
 
-    /// Its clients speak TLS.
+    /// Its clients speak TLS. `hsts` is the value of Strict-Transport-Security for responses without that field.
     #[must_use]
-    pub fn with_tls(self, handshakes: Handshakes) -> Self {
-        Self { tls: Some(Plain::new(handshakes)), ..self }
+    pub fn with_tls(self, handshakes: Handshakes, hsts: Option<String>) -> Self {
+        let hsts = hsts.map(|value| value.into_bytes().into());
+        Self { tls: Some(Plain::new(handshakes)), hsts, ..self }
+    }
+
+    /// What a response to `client` says of https (RFC 6797, section 7.2: nothing in plain HTTP).
+    pub(super) fn hsts(&self, client: &Client) -> Option<&[u8]> {
+        client.tls.as_ref().and(self.hsts.as_deref())
     }
 
     /// The certificates and the handshakes, if its clients speak TLS.

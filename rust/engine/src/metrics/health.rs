@@ -107,5 +107,6 @@ pub(super) fn shown(word: &str, checks: &[Check]) -> Shown {
             .expect("a String takes all that is written");
     }
     text.push_str("]}\n");
-    Shown { status: if is_good { 200 } else { 503 }, content_type: "application/json", text }
+    let status = if is_good { 200 } else { 503 };
+    Shown { content_type: "application/json", ..Shown::text(status, text) }
 }

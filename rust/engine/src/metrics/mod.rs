@@ -34,7 +34,7 @@ pub use health::Check;
 use crate::access::{self, Decisions};
 use crate::app::QueueStats;
 use crate::counters::ByName;
-use crate::edge::{Exhibit, Ledger, Page, Showing, Shown, Site};
+use crate::edge::{Asked, Exhibit, Ledger, Showing, Shown, Site, nothing_there};
 use crate::hub::Hub;
 use crate::inspect::{Counts, Sums};
 use crate::origin::{Origins, Upstream};
@@ -184,28 +184,66 @@ pub struct Status {
     pub behind: Duration,
 }
 
-impl Exhibit for Status {
-    fn show<'a>(&'a self, page: Page, accept: &'a [u8]) -> Showing<'a> {
-        Box::pin(async move {
-            match page {
-                Page::Index => {
-                    Shown { status: 200, content_type: "text/plain; charset=utf-8", text: INDEX.to_owned() }
-                }
-                Page::Health => health::shown("healthy", &self.board.health(self.hung)),
-                Page::Ready => {
-                    self.board.ask_signs();
-                    self.board.await_signs().await;
-                    health::shown("ready", &self.board.ready(self.hung, self.behind))
-                }
-                Page::Metrics => {
-                    // For the next scrape: this scrape does not wait.
-                    self.board.ask_signs();
-                    let format = Format::preferred(accept);
-                    let text = self.board.metrics(format);
-                    Shown { status: 200, content_type: format.content_type(), text }
-                }
+/// The optional prefix of the pages' names, for several services at one address. Scrapers ask without it by default.
+const PREFIX: &str = "/penstock";
+
+/// A page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Page {
+    /// Which pages there are.
+    Index,
+    /// Whether the process and its engine threads turn.
+    Health,
+    /// Whether new work is taken.
+    Ready,
+    /// All that is counted.
+    Metrics,
+}
+
+impl Page {
+    fn at(path: &str) -> Option<Self> {
+        match path.strip_prefix(PREFIX).unwrap_or(path) {
+            "" | "/" => Some(Self::Index),
+            "/health" => Some(Self::Health),
+            "/ready" => Some(Self::Ready),
+            "/metrics" => Some(Self::Metrics),
+            _ => None,
+        }
+    }
+}
+
+impl Status {
+    /// What stands on `page` now, in a form that `accept`, the field of that name, prefers.
+    async fn page(&self, page: Page, accept: &[u8]) -> Shown {
+        match page {
+            Page::Index => Shown::text(200, INDEX.to_owned()),
+            Page::Health => health::shown("healthy", &self.board.health(self.hung)),
+            Page::Ready => {
+                self.board.ask_signs();
+                self.board.await_signs().await;
+                health::shown("ready", &self.board.ready(self.hung, self.behind))
             }
+            Page::Metrics => {
+                // For the next scrape: this scrape does not wait.
+                self.board.ask_signs();
+                let format = Format::preferred(accept);
+                let text = self.board.metrics(format);
+                Shown { content_type: format.content_type(), ..Shown::text(200, text) }
+            }
+        }
+    }
+}
+
+impl Exhibit for Status {
+    fn show<'a>(&'a self, asked: Asked<'a>) -> Showing<'a> {
+        Box::pin(async move {
+            let page = Page::at(asked.path()).ok_or_else(nothing_there)?;
+            Ok(if asked.is_read() { self.page(page, asked.accept).await } else { Shown::unread() })
         })
+    }
+
+    fn is_large(&self, path: &str) -> bool {
+        Page::at(path) == Some(Page::Metrics)
     }
 }
 

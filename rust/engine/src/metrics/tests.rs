@@ -7,11 +7,10 @@ use std::sync::mpsc;
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
-use super::{Board, Format, Parts, Status};
+use super::{Board, Format, Page, Parts, Status};
 use crate::app::{Ends, Queue, Request, link};
 use crate::edge::{
-    ClientLimits, EdgeConfig, Exhibit, Heads, Ledger, ListenOptions, Listener, Page, Routes, Shown, Site,
-    Supplies,
+    ClientLimits, EdgeConfig, Heads, Ledger, ListenOptions, Listener, Routes, Shown, Site, Supplies,
 };
 use crate::pool::testing::config;
 use crate::pool::{Pool, Purpose};
@@ -53,7 +52,7 @@ impl Rig {
     }
 
     fn show(&self, page: Page) -> Shown {
-        self.runtime.block_on(self.status.show(page, b""))
+        self.runtime.block_on(self.status.page(page, b""))
     }
 
     fn check(&self, page: Page, status: u16, part: &str) {

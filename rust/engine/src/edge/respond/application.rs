@@ -65,7 +65,8 @@ async fn answer_failure(task: &Task<'_>, error: &Error) -> Result<()> {
     // The answer says nothing of a connection that HTTP/1.0 keeps.
     progress.close(progress.closes() || incoming.minor_version == 0 || site.is_draining());
     progress.begin(error.code().status());
-    let bytes = refusal(error, None, progress.closes(), incoming.method() == "HEAD");
+    let head_only = incoming.method() == "HEAD";
+    let bytes = refusal(error, None, task.hsts(), progress.closes(), head_only);
     if send_whole(site, client, bytes, progress).await {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! Answers a request for a page about the engine itself.
+//! Answers a request by a small text of the engine's own, or by a redirect.
 
 use std::pin::pin;
 
@@ -6,7 +6,7 @@ use super::Responder;
 use crate::edge::exchange::{Task, beside, live, send};
 use crate::edge::head::{Persistence, encode};
 use crate::edge::inbound::Inbound;
-use crate::edge::pages::{Pages, Shown, page_of};
+use crate::edge::pages::{Asked, Pages};
 use crate::error::{Code, Result};
 use crate::events::Leave;
 use crate::net::{Outgoing, Piece};
@@ -15,7 +15,11 @@ use crate::wire::BodyFraming;
 
 impl Responder for Pages {
     async fn respond(&self, task: &mut Task<'_>, inbound: &mut Inbound<'_>) -> Result<()> {
-        task.refuse_body("a request for a page has no body")?;
+        if !self.exhibit.takes_bodies() {
+            task.refuse_body("a request for a page has no body")?;
+        } else if task.announced()?.has_bytes() {
+            task.progress.close(true);
+        }
         let task = &*task;
         let Task { site, incoming, progress, .. } = *task;
         let _guard = self.enter(incoming)?;
@@ -36,20 +40,10 @@ impl Responder for Pages {
 /// `NO_ROUTE`: there is no such page. Nothing was sent.
 async fn begin(task: &Task<'_>, pages: &Pages, outgoing: &mut Outgoing) -> Result<()> {
     let (incoming, progress) = (task.incoming, task.progress);
-    let page = page_of(incoming).ok_or_else(|| Code::NoRoute.error("there is no such page"))?;
-    let is_read = matches!(incoming.method(), "GET" | "HEAD");
-    let shown = if is_read {
-        let accept = incoming.get_all("accept").collect::<Vec<_>>().join(&b","[..]);
-        pages.exhibit.show(page, &accept).await
-    } else {
-        let text = "pages are read by GET or HEAD\n".to_owned();
-        Shown { status: 405, content_type: "text/plain; charset=utf-8", text }
-    };
-    let reason: &[u8] = match shown.status {
-        200 => b"OK",
-        405 => b"Method Not Allowed",
-        _ => b"Service Unavailable",
-    };
+    let accept = incoming.get_all("accept").collect::<Vec<_>>().join(&b","[..]);
+    let target = incoming.origin_form();
+    let (method, authority) = (incoming.method(), incoming.authority());
+    let shown = pages.exhibit.show(Asked { method, target: &target, authority, accept: &accept }).await?;
     let length = shown.text.len().to_string();
     let mut fields: Vec<(&[u8], &[u8])> = vec![
         (b"Content-Type", shown.content_type.as_bytes()),
@@ -57,28 +51,36 @@ async fn begin(task: &Task<'_>, pages: &Pages, outgoing: &mut Outgoing) -> Resul
         (b"Cache-Control", b"no-store"),
         (b"X-Content-Type-Options", b"nosniff"),
     ];
-    if !is_read {
-        fields.push((b"Allow", b"GET, HEAD"));
-    }
+    fields.extend(shown.field.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
     if task.site.is_draining() {
         progress.close(true);
     }
     let persistence = Persistence::of(progress.closes(), incoming.minor_version);
     let framing = BodyFraming::Length(shown.text.len() as u64);
     let head = encode(
-        (shown.status, reason),
+        (shown.status, reason(shown.status)),
         redirected(None, fields.into_iter()),
         framing,
         persistence,
         None,
         &[],
-        &[],
+        (&[], task.hsts()),
     );
     progress.begin(shown.status);
     progress.set_head(head.len());
     outgoing.push(Piece::Bytes(head));
-    if incoming.method() != "HEAD" {
+    if method != "HEAD" {
         outgoing.push(Piece::Bytes(shown.text.into_bytes()));
     }
     Ok(())
+}
+
+fn reason(status: u16) -> &'static [u8] {
+    match status {
+        200 => b"OK",
+        301 => b"Moved Permanently",
+        308 => b"Permanent Redirect",
+        405 => b"Method Not Allowed",
+        _ => b"Service Unavailable",
+    }
 }

@@ -554,7 +554,8 @@ impl Task<'_> {
         let via = spec.forwarding.via((1, minor_version));
         let (via, edits) = (via.as_deref(), &spec.response);
         let fields = relay::redirected(relay.redirects(), fields);
-        let bytes = encode((status, reason), fields, framing, persistence, via, edits, defaults);
+        let bytes =
+            encode((status, reason), fields, framing, persistence, via, edits, (defaults, self.hsts()));
         self.progress.begin(status);
         self.progress.set_head(bytes.len());
         outgoing.push_head(bytes);

@@ -115,7 +115,7 @@ fn put_head(
         persistence,
         None,
         &topics.response,
-        &[],
+        (&[], task.hsts()),
     );
     progress.begin(status);
     progress.set_head(bytes.len());
