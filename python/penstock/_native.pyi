@@ -113,6 +113,7 @@ __all__ = [
     "relay_head",
     "relay_seen",
     "response_fields",
+    "self_signed",
     "shown",
     "signed_url",
     "status_line",
@@ -131,6 +132,9 @@ _Fields: TypeAlias = list[tuple[bytes, bytes]]
 
 def error_table() -> list[ErrorCode]:
     """Every error code, ascending."""
+
+def self_signed(names: Sequence[str]) -> tuple[str, str]:
+    """A certificate for `names` that is signed by its own key, and the key, as PEM. It is valid for a week."""
 
 def hide(name: str) -> None:
     """Hide the values of the parameter `name` in the logs of this process from now on."""

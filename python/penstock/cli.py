@@ -308,11 +308,12 @@ def _refuse(ctx: click.Context, names: frozenset[str], why: str) -> None:
 
 @main.command()
 @listen_option(address_for_browsers, "HOST:PORT, or a PORT for all interfaces. Port 0 takes a free one.")
+@click.option("--tls", is_flag=True, help="Serve it by https, with a certificate that is made on the spot.")
 @_uvloop_option
-def demo(listen: tuple[str, int], uvloop: bool | None) -> None:
+def demo(listen: tuple[str, int], tls: bool, uvloop: bool | None) -> None:
     """Show penstock at work: live video and a token stream through the gateway, in a browser."""
     # The library, and media and pages that are of no use to the other commands.
     from . import cli_serving as serving  # noqa: PLC0415
     from .demo import run  # noqa: PLC0415
 
-    serving.run(run(*listen), uvloop, {"--listen": listen})
+    serving.run(run(*listen, tls=tls), uvloop, {"--listen": listen})

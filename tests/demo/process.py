@@ -6,18 +6,18 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-_PAGE = re.compile(rb"open\s+(http://\S+)")
+_PAGE = re.compile(rb"open\s+(https?://\S+)")
 
 
 @asynccontextmanager
-async def running_demo() -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+async def running_demo(*options: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
     """`penstock demo` on a free port, as a user starts it: yields the process and the URL it printed.
 
     A process that is still there at the end is told to terminate. It has to end with status 0, and to have
     had nothing to complain of.
     """
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "penstock", "demo", "--listen", "127.0.0.1:0"),
+        *(sys.executable, "-m", "penstock", "demo", "--listen", "127.0.0.1:0", *options),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

@@ -2,6 +2,8 @@
 
 import asyncio
 import signal
+import ssl
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -27,6 +29,24 @@ async def test_nothing_on_the_page_comes_from_elsewhere(demo: str) -> None:
         assert response.headers["Content-Security-Policy"].startswith("default-src 'self'")
         page = await response.text()
     assert "//" not in page
+
+
+async def test_it_runs_over_tls_with_a_certificate_of_its_own() -> None:
+    async with running_demo("--tls") as (process, url):
+        assert process.stdout is not None
+        async with asyncio.timeout(10):
+            while not (line := await process.stdout.readline()).strip().startswith(b"trust"):
+                pass
+        cert = Path(line.split()[1].decode())
+        connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=cert))
+        async with aiohttp.ClientSession(url, connector=connector) as session:
+            async with session.get("live/init.mp4") as response:
+                assert await response.read() == (MEDIA / "init.mp4").read_bytes()
+            async with asyncio.timeout(20):
+                while not (await (await session.get("demo/figures")).json())["latency"]["pairs"]:
+                    await asyncio.sleep(0.2)
+    assert url.startswith("https://")
+    assert not cert.parent.exists(), "the key is gone"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)

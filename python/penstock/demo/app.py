@@ -6,15 +6,17 @@ are `Gateway.relay`, beside a page and a handler of its own.
 
 import asyncio
 import signal
+import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from aiohttp import web
 from yarl import URL
 
-from penstock import Engine
-from penstock.web import Gateway
+from penstock import Engine, _native
+from penstock.web import TLS, Gateway, Site
 
 from .completion import ANSWERS
 from .figures import figures
@@ -54,12 +56,13 @@ def make_app(gateway: Gateway, engine: Engine, probe: LatencyProbe) -> web.Appli
     return app
 
 
-async def run(host: str, port: int) -> None:
+async def run(host: str, port: int, *, tls: bool = False) -> None:
     """Serve the demo until SIGINT or SIGTERM, and print where to look.
 
     Args:
         host: where the page is served; empty for all interfaces of IPv4.
         port: 0 takes a free one.
+        tls: whether browsers reach it by https, with a certificate that is made for this run.
 
     Raises:
         OSError: the address cannot be listened on.
@@ -74,11 +77,17 @@ async def run(host: str, port: int) -> None:
             engine = await stack.enter_async_context(Engine(memory="64MiB"))
             probe = LatencyProbe()
             app = make_app(Gateway(str(origin), engine=engine), engine, probe)
-            url = await stack.enter_async_context(_serving(app, host or "0.0.0.0", port))
-            await stack.enter_async_context(
-                _running(probe, str(origin / "probe"), str(_reachable(url) / "probe"))
-            )
-            print(_welcome(url, origin), flush=True)  # noqa: T201 (the user who started it reads this)
+            host = host or "0.0.0.0"
+            cert = None
+            if tls:
+                cert, key = _certificate(stack, host)
+                server = _secured(app, host, port, engine, TLS(cert, key))
+            else:
+                server = _serving(app, host, port)
+            url = await stack.enter_async_context(server)
+            through = str(_reachable(url) / "probe")
+            await stack.enter_async_context(_running(probe, str(origin / "probe"), through, cert))
+            print(_welcome(url, origin, cert), flush=True)  # noqa: T201 (the user who started it reads this)
             await stop.wait()
     finally:
         for each in (signal.SIGINT, signal.SIGTERM):
@@ -97,9 +106,37 @@ async def _serving(app: web.Application, host: str, port: int) -> AsyncIterator[
         await runner.cleanup()
 
 
+def _certificate(stack: AsyncExitStack, host: str) -> tuple[Path, Path]:
+    """A certificate for this machine and its key, as files that `stack` removes."""
+    directory = Path(stack.enter_context(TemporaryDirectory(prefix="penstock-demo-")))
+    own = {"localhost": None, "127.0.0.1": None, "::1": None, socket.gethostname(): None, host: None}
+    wildcards = ("0.0.0.0", "::")
+    certificate, key = _native.self_signed([name for name in own if name not in wildcards])
+    cert_file, key_file = directory / "cert.pem", directory / "key.pem"
+    cert_file.write_text(certificate)
+    # The directory is for its owner alone.
+    key_file.write_text(key)
+    return cert_file, key_file
+
+
 @asynccontextmanager
-async def _running(probe: LatencyProbe, direct: str, through: str) -> AsyncIterator[None]:
-    task = asyncio.create_task(probe.run(direct, through))
+async def _secured(
+    app: web.Application, host: str, port: int, engine: Engine, tls: TLS
+) -> AsyncIterator[URL]:
+    """As `_serving`, on a socket of the engine's, which speaks TLS."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+    await runner.setup()
+    try:
+        site = Site(runner, host, port, engine=engine, ssl_context=tls)
+        await site.start()
+        yield URL.build(scheme="https", host=host, port=site.port, path="/")
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def _running(probe: LatencyProbe, direct: str, through: str, cert: Path | None) -> AsyncIterator[None]:
+    task = asyncio.create_task(probe.run(direct, through, cert))
     try:
         yield
     finally:
@@ -113,16 +150,21 @@ def _reachable(url: URL) -> URL:
     return url.with_host({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(url.host or "", url.host or ""))
 
 
-def _welcome(url: URL, origin: URL) -> str:
+def _welcome(url: URL, origin: URL, cert: Path | None) -> str:
+    trust, made = "", []
+    if cert is not None:
+        trust = f"--cacert {cert} "
+        made = [f"  trust    {cert}  (made for this run; a browser that does not trust it warns)"]
     return "\n".join(
         (
             "penstock demo: live video and a token stream, through the gateway",
             "",
             f"  open     {url}",
             f"  video    ffplay {url / 'live/stream.m3u8'}  (or any other HLS player)",
-            f"  tokens   curl -N {url / 'v1/chat/completions'}",
+            f"  tokens   curl -N {trust}{url / 'v1/chat/completions'}",
             f"  figures  {url / 'demo/figures'}",
             f"  origin   {origin}  (embedded; everything above is fetched from it)",
+            *made,
             "",
             "Ctrl-C ends it.",
         )

@@ -11,11 +11,13 @@ difference is the gateway: the hop to it, its handler, and the engine.
 
 import asyncio
 import logging
+import ssl
 import statistics
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from itertools import cycle
+from pathlib import Path
 from time import perf_counter
 
 import aiohttp
@@ -57,14 +59,17 @@ class LatencyProbe:
         added = [after - before for before, after in self._pairs]
         return Latency(_median_ms(direct), _median_ms(through), _median_ms(added), len(self._pairs))
 
-    async def run(self, direct: str, through: str) -> None:
+    async def run(self, direct: str, through: str, cert: Path | None = None) -> None:
         """Measure until cancelled. A pair that fails is logged, and the pairs before it are forgotten.
 
         Args:
             direct: URL of the small answer at the origin.
             through: URL of the same answer through the gateway.
+            cert: the certificate of the gateway, if it speaks TLS.
         """
-        async with aiohttp.ClientSession(timeout=_TIMEOUT) as session:
+        trusted = True if cert is None else ssl.create_default_context(cafile=cert)
+        connector = aiohttp.TCPConnector(ssl=trusted)
+        async with aiohttp.ClientSession(timeout=_TIMEOUT, connector=connector) as session:
             connected = False
             # The first of a pair may find cold caches, so they take turns.
             for order in cycle(((direct, through), (through, direct))):

@@ -94,7 +94,7 @@ mod _native {
         take_ready, timings_of,
     };
     #[pymodule_export]
-    use super::tls::TlsSession;
+    use super::tls::{TlsSession, self_signed};
     #[pymodule_export]
     use super::tokens::hide;
     #[pymodule_export]

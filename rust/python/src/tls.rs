@@ -4,11 +4,18 @@ use std::sync::Arc;
 
 use penstock_engine::Code;
 use penstock_engine::app::TlsSession as Session;
-use penstock_engine::tls::{PeerCertificate, suite_name, version_name};
+use penstock_engine::tls::{self, PeerCertificate, suite_name, version_name};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
-use crate::errors::exception;
+use crate::errors::{IntoPython, exception};
+
+/// A certificate for `names` that is signed by its own key, and the key, as PEM. It is valid for a week.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
+pub(crate) fn self_signed(py: Python<'_>, names: Vec<String>) -> PyResult<(String, String)> {
+    tls::self_signed(&names).into_python(py)
+}
 
 /// The TLS of a client's connection. It has the methods of `ssl.SSLObject` that tell about one, and stands where
 /// asyncio's transports have such an object and its context.

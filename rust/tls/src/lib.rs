@@ -18,6 +18,7 @@ mod names;
 mod pair;
 mod peer;
 mod provider;
+mod self_signed;
 mod server;
 mod settings;
 mod staple;
@@ -29,7 +30,9 @@ mod tests;
 
 pub use certificate::Certificate;
 pub use names::{Names, address};
+pub use pair::certified_key;
 pub use peer::{PeerCertificate, suite_name, version_name};
 pub use provider::provider;
+pub use self_signed::self_signed;
 pub use server::{Alert, CertificateStatus, TlsCounts, TlsServer};
 pub use settings::{CertificateFiles, ClientAuth, TlsSettings, UnknownNames, Version};

@@ -50,6 +50,14 @@ impl Place {
     }
 }
 
+/// The certificate and the key in `files`, for a side of a connection that shows one and no other.
+///
+/// # Errors
+/// `BAD_CONFIGURATION`, which names a file and says what to do.
+pub fn certified_key(files: &CertificateFiles) -> Result<CertifiedKey> {
+    Pair::load(&Place::of(files), SystemTime::now()).map(|(pair, _)| CertifiedKey::clone(&pair.key))
+}
+
 /// A certificate and its key.
 #[derive(Debug)]
 pub(crate) struct Pair {

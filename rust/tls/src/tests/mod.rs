@@ -5,5 +5,5 @@ mod clients;
 mod files;
 mod served;
 mod staple;
-mod support;
+pub(crate) mod support;
 mod tickets;

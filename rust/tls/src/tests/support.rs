@@ -19,20 +19,20 @@ use tempfile::TempDir;
 use crate::{CertificateFiles, ClientAuth, TlsSettings, UnknownNames, Version};
 
 /// Eight hours, as in Python.
-pub(super) const PERIOD: Duration = Duration::from_secs(8 * 3_600);
+pub(crate) const PERIOD: Duration = Duration::from_secs(8 * 3_600);
 
 /// An authority, and a directory for its files.
-pub(super) struct Authority {
-    pub(super) issuer: CertifiedIssuer<'static, KeyPair>,
-    pub(super) directory: TempDir,
+pub(crate) struct Authority {
+    pub(crate) issuer: CertifiedIssuer<'static, KeyPair>,
+    pub(crate) directory: TempDir,
 }
 
 impl Authority {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::named("authority")
     }
 
-    pub(super) fn named(name: &str) -> Self {
+    pub(crate) fn named(name: &str) -> Self {
         let mut params = CertificateParams::new([]).unwrap();
         params.distinguished_name.push(rcgen::DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -41,16 +41,16 @@ impl Authority {
         Self { issuer, directory: TempDir::new().unwrap() }
     }
 
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
     /// A certificate and its key, as PEM.
-    pub(super) fn pem(&self, names: &[&str]) -> (String, String) {
+    pub(crate) fn pem(&self, names: &[&str]) -> (String, String) {
         self.pem_of(names, &rcgen::PKCS_ECDSA_P256_SHA256, |_| ())
     }
 
-    pub(super) fn pem_of(
+    pub(crate) fn pem_of(
         &self,
         names: &[&str],
         algorithm: &'static SignatureAlgorithm,
@@ -61,7 +61,7 @@ impl Authority {
     }
 
     /// A certificate of `key`, as PEM.
-    pub(super) fn signed(
+    pub(crate) fn signed(
         &self,
         names: &[&str],
         key: &KeyPair,
@@ -74,11 +74,11 @@ impl Authority {
     }
 
     /// Writes a pair into `NAME.pem` and `NAME.key`.
-    pub(super) fn write(&self, name: &str, names: &[&str]) -> CertificateFiles {
+    pub(crate) fn write(&self, name: &str, names: &[&str]) -> CertificateFiles {
         self.write_pem(name, &self.pem(names))
     }
 
-    pub(super) fn write_pem(&self, name: &str, (certificate, key): &(String, String)) -> CertificateFiles {
+    pub(crate) fn write_pem(&self, name: &str, (certificate, key): &(String, String)) -> CertificateFiles {
         let files = CertificateFiles {
             certificate: self.path(&format!("{name}.pem")),
             key: self.path(&format!("{name}.key")),
@@ -89,15 +89,15 @@ impl Authority {
     }
 
     /// What a client has that trusts this authority.
-    pub(super) fn client(&self, identity: Option<&(String, String)>) -> ClientConfig {
+    pub(crate) fn client(&self, identity: Option<&(String, String)>) -> ClientConfig {
         self.client_of(identity, rustls::ALL_VERSIONS)
     }
 
-    pub(super) fn client_of_tls_1_2(&self) -> ClientConfig {
+    pub(crate) fn client_of_tls_1_2(&self) -> ClientConfig {
         self.client_of(None, &[&rustls::version::TLS12])
     }
 
-    pub(super) fn client_of(
+    pub(crate) fn client_of(
         &self,
         identity: Option<&(String, String)>,
         versions: &[&'static SupportedProtocolVersion],
@@ -119,16 +119,16 @@ impl Authority {
     }
 }
 
-pub(super) fn der(pem: &str) -> CertificateDer<'static> {
+pub(crate) fn der(pem: &str) -> CertificateDer<'static> {
     rustls_pki_types::pem::PemObject::from_pem_slice(pem.as_bytes()).unwrap()
 }
 
-pub(super) fn key_der(pem: &str) -> PrivateKeyDer<'static> {
+pub(crate) fn key_der(pem: &str) -> PrivateKeyDer<'static> {
     rustls_pki_types::pem::PemObject::from_pem_slice(pem.as_bytes()).unwrap()
 }
 
 /// Settings of a site with `pairs`.
-pub(super) fn settings(pairs: Vec<CertificateFiles>) -> TlsSettings {
+pub(crate) fn settings(pairs: Vec<CertificateFiles>) -> TlsSettings {
     TlsSettings {
         pairs,
         directory: None,
@@ -145,13 +145,13 @@ pub(super) fn settings(pairs: Vec<CertificateFiles>) -> TlsSettings {
 
 /// Both ends after a handshake.
 #[derive(Debug)]
-pub(super) struct Ends {
-    pub(super) client: ClientConnection,
-    pub(super) server: ServerConnection,
+pub(crate) struct Ends {
+    pub(crate) client: ClientConnection,
+    pub(crate) server: ServerConnection,
 }
 
 /// A handshake over memory, up to the tickets.
-pub(super) fn connect(
+pub(crate) fn connect(
     server: Arc<ServerConfig>,
     client: &Arc<ClientConfig>,
     name: &str,
@@ -201,7 +201,7 @@ fn transfer(Ends { client, server }: &mut Ends) -> Result<bool, TlsError> {
 }
 
 /// The names of the certificate that a client of `authority` gets that names `name`; none if it is refused.
-pub(super) fn served(server: &crate::TlsServer, authority: &Authority, name: &str) -> Vec<String> {
+pub(crate) fn served(server: &crate::TlsServer, authority: &Authority, name: &str) -> Vec<String> {
     let mut config = authority.client(None);
     config.dangerous().set_certificate_verifier(Arc::new(super::served::AnyName::default()));
     let ends = connect(server.config(), &Arc::new(config), name);
