@@ -38,6 +38,7 @@ _ENGINE_OPTIONS: Final = frozenset(
 _GATEWAY_OPTIONS: Final = frozenset(
     (
         *("forwarded", "trust_forwarded", "preserve_host", "lane", "cache_stale"),
+        *("origin_cert", "origin_key"),
         *(f"{name}_timeout" for name in TIMEOUTS),
     )
 )
@@ -142,6 +143,18 @@ main.add_command(cache)
     type=click.Path(exists=True, dir_okay=False, readable=True),
     metavar="FILE",
     help="Certificates, in PEM, of the only authorities that https origins are verified by. By default the system's.",
+)
+@click.option(
+    "--origin-cert",
+    type=click.Path(exists=True, dir_okay=False, readable=True),
+    metavar="FILE",
+    help="The certificate, in PEM, that https origins of --origin are shown if they ask for one.",
+)
+@click.option(
+    "--origin-key",
+    type=click.Path(exists=True, dir_okay=False, readable=True),
+    metavar="FILE",
+    help="The private key of --origin-cert. By default it is in the same file.",
 )
 @click.option(
     "--client-connections",
@@ -292,6 +305,8 @@ def _check_options(
         _refuse(ctx, _GATEWAY_OPTIONS, "only with --origin; an application makes its own gateway")
     if options["tls_cert"] is None and options["tls_dir"] is None:
         _refuse(ctx, _CERTIFIED_OPTIONS, "only with --tls-cert or --tls-dir")
+    if options["origin_cert"] is None:
+        _refuse(ctx, frozenset(("origin_key",)), "only with --origin-cert")
     if options["cache"] is None:
         if options["control"] is not None:
             raise click.UsageError("--control: only with --cache; there is nothing else to control")

@@ -15,7 +15,7 @@ from . import config
 from .cli_options import TIMEOUTS, errors_of_names, errors_of_options, failure, tls_of
 from .engine import Engine
 from .exceptions import PenstockError
-from .origins import Origins
+from .origins import Origins, parse_origin
 from .serving import origin as native
 from .serving.startup import log_to_stderr, loop_factory
 
@@ -56,18 +56,21 @@ def front_of(listen: tuple[str, int] | str, options: Mapping[str, Any]) -> Front
     return Front(listen, edge, status, options["control"], options["access_log"])
 
 
-def engine_of(options: Mapping[str, Any], timeouts: config.Timeouts) -> Callable[[], Engine]:
-    """What makes the engine; settings are checked now, memory is taken then."""
+def engine_of(
+    options: Mapping[str, Any], timeouts: config.Timeouts, urls: tuple[str, ...] = ()
+) -> Callable[[], Engine]:
+    """What makes the engine, for origins at `urls`; settings are checked now, memory is taken then."""
     limits = config.OriginLimits(connections=options["connections"])
     pool = config.Pool(memory=options["memory"])
-    tls = config.OriginTls() if options["ca"] is None else config.OriginTls(roots=options["ca"])
+    with errors_of_options(others="--origin"):
+        tls = _origin_tls(urls, options)
     stored = _cache(options["cache"], options["cache_disk"], options["cache_disk_size"])
     if stored is not None and not stored.fits(pool):
         raise click.UsageError("--cache: at most half of --memory")
 
     def make() -> Engine:
-        # What only the engine finds wrong with settings is in the file of certificates.
-        with errors_of_options(others="--ca"):
+        # What only the engine finds wrong with settings is in the files of certificates.
+        with errors_of_options(others="--ca" if options["origin_cert"] is None else None):
             return Engine(
                 pool=pool,
                 threads=options["threads"],
@@ -78,6 +81,20 @@ def engine_of(options: Mapping[str, Any], timeouts: config.Timeouts) -> Callable
             )
 
     return make
+
+
+def _origin_tls(urls: tuple[str, ...], options: Mapping[str, Any]) -> config.OriginTls:
+    """The authorities, and what each https origin is shown."""
+    roots = "system" if options["ca"] is None else options["ca"]
+    cert = options["origin_cert"]
+    if cert is None:
+        return config.OriginTls(roots=roots)
+    certificate = config.ClientCertificate(cert, options["origin_key"])
+    places = [parse_origin(url) for url in urls]
+    shown = {f"https://{place.host}:{place.port}": certificate for place in places if place.scheme == "https"}
+    if not shown:
+        raise click.UsageError("--origin-cert: only with an https origin")
+    return config.OriginTls(roots=roots, certificates=shown)
 
 
 def _cache(memory: str | None, disk: str | None, size: str | None) -> config.Cache | None:
@@ -104,7 +121,7 @@ def origins_of(urls: tuple[str, ...], options: Mapping[str, Any]) -> Relaying:
     with errors_of_options(others="--origin"):
         origin = urls[0] if len(urls) == 1 else Origins(urls)
         timeouts = config.Timeouts(**{name: options[f"{name}_timeout"] for name in TIMEOUTS})
-        make_engine = engine_of(options, timeouts)
+        make_engine = engine_of(options, timeouts, urls)
         forwarding = config.Forwarding(
             x_forwarded=not options["forwarded"],
             forwarded=options["forwarded"],

@@ -14,7 +14,7 @@ from .edge import Edge, RouteLimits
 from .engine import Flow, Pool, Reads
 from .events import Drain, EventRelay, Inspection
 from .hub import History, KafkaLog, RedisLog, Subscriptions
-from .origins import Forwarding, OriginLimits, OriginTls, Timeouts
+from .origins import ClientCertificate, Forwarding, OriginLimits, OriginTls, Timeouts
 from .status import Status
 from .tls import HSTS, TLS
 from .upstream import Check, Health, Origin, Retries
@@ -27,6 +27,7 @@ __all__ = [
     "Cache",
     "Caching",
     "Check",
+    "ClientCertificate",
     "Drain",
     "Edge",
     "EventRelay",

@@ -2,14 +2,18 @@
 
 import os
 import re
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
 from . import checks
 from .checks import PAGE, REGION, Size
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # RFC 9110 §5.6.2
+
+_HTTPS: Final = 443
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,15 +108,46 @@ class OriginLimits:
         checks.size(self, "trailer_bytes", 0, REGION)
 
 
+@dataclass(frozen=True, slots=True)
+class ClientCertificate:
+    """What an origin is shown that asks for a certificate (RFC 8446, section 4.3.2). Files are PEM."""
+
+    cert: str | os.PathLike[str]
+    """The certificate, and after it the intermediate certificates."""
+    key: str | os.PathLike[str] | None = None
+    """Its private key, not encrypted. None: it is in the file of the certificate."""
+
+    def __post_init__(self) -> None:
+        checks.path(self, "cert")
+        if self.key is not None:
+            checks.path(self, "key")
+
+
+class _Shown(NamedTuple):
+    """A certificate, and the origin that it is for."""
+
+    host: str
+    port: int
+    cert: str
+    key: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginTls:
-    """How https origins are verified. They always are: to trust a private one, name its certificate."""
+    """How https origins are verified, and what they are shown of this side.
+
+    They always are verified: to trust a private one, name its certificate.
+    """
 
     roots: str | os.PathLike[str] = "system"
     """`"system"` for the operating system's roots (what the machine's owner has decided), `"webpki"` for
     Mozilla's as compiled in (for images without any), or the path of a PEM file that then stands alone."""
+    certificates: Mapping[str, ClientCertificate] = field(default_factory=dict)
+    """What an origin is shown, by its URL, such as `"https://api.example.org:8443"`. No other origin is shown it. The
+    files are read when the engine is made."""
 
     def __post_init__(self) -> None:
+        self.shown  # noqa: B018 (it checks)
         checks.path(self, "roots")
         roots = os.fspath(self.roots)
         if roots not in {"system", "webpki"} and not Path(roots).is_file():
@@ -127,6 +162,30 @@ class OriginTls:
             if b"-----BEGIN CERTIFICATE-----" not in text:
                 raise checks.bad(self, "roots", "must be a PEM file with certificates, and has none")
         checks.put(self, "roots", roots)
+
+    @property
+    def shown(self) -> tuple[_Shown, ...]:
+        """The certificates, each with its origin."""
+        if not isinstance(self.certificates, Mapping):
+            raise checks.bad(
+                self, "certificates", "must be a mapping of URLs to penstock.config.ClientCertificate"
+            )
+        return tuple(self._shown(url, each) for url, each in self.certificates.items())
+
+    def _shown(self, url: object, certificate: object) -> _Shown:
+        if not isinstance(certificate, ClientCertificate):
+            raise checks.bad(
+                self, "certificates", "must have values that are penstock.config.ClientCertificate"
+            )
+        try:
+            parts = urlsplit(str(url))
+            port = parts.port or _HTTPS
+        except ValueError as error:
+            raise checks.bad(self, "certificates", f"{url!r} is no URL: {error}") from None
+        if parts.scheme != "https" or not parts.hostname or parts.path.strip("/") or parts.query:
+            raise checks.bad(self, "certificates", f"{url!r} must be like 'https://host:port'")
+        cert = os.fspath(certificate.cert)
+        return _Shown(parts.hostname, port, cert, os.fspath(certificate.key or cert))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

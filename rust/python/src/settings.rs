@@ -13,7 +13,7 @@ use penstock_engine::cache::{Cookies, Languages, Names, Policy, Query, READ, Ran
 use penstock_engine::edge::{ClientLimits, EdgeConfig, HandshakeLimits, ListenOptions};
 use penstock_engine::hub::{History, HubConfig, Join, Limits, LogCounted, LogStats, Slow, Terms};
 use penstock_engine::origin::{
-    CheckPolicy, HealthPolicy, Hedge, OriginLimits, RetryPolicy, Roots, Timeouts, Tls,
+    CheckPolicy, Endpoint, HealthPolicy, Hedge, OriginLimits, RetryPolicy, Roots, Scheme, Timeouts, Tls,
 };
 use penstock_engine::pool::PoolConfig;
 use penstock_engine::relay::FillFields;
@@ -439,17 +439,33 @@ fn milliseconds(duration: Duration) -> u64 {
 #[derive(FromPyObject)]
 pub(crate) struct OriginTlsSettings {
     roots: String,
+    shown: Vec<ShownCertificate>,
+}
+
+/// What one origin is shown: the files of a certificate and its key.
+#[derive(FromPyObject)]
+struct ShownCertificate {
+    host: String,
+    port: u16,
+    cert: PathBuf,
+    key: PathBuf,
 }
 
 impl OriginTlsSettings {
-    /// Loads the roots.
+    /// Loads the roots, and what origins are shown.
     pub(crate) fn load(self) -> Result<Tls> {
-        Tls::new(match self.roots.as_str() {
+        let identities = self.shown.into_iter().map(|shown| {
+            let ShownCertificate { host, port, cert: certificate, key } = shown;
+            Ok((Endpoint::new(Scheme::Https, &host, port, None)?, CertificateFiles { certificate, key }))
+        });
+        let identities = identities.collect::<Result<_>>()?;
+        let roots = match self.roots.as_str() {
             "system" => Roots::System,
             "webpki" => Roots::WebPki,
             path => Roots::Pem(std::fs::read(path).map_err(|error| {
                 Code::BadConfiguration.error(format!("cannot read the roots in {path}: {error}"))
             })?),
-        })
+        };
+        Tls::new(roots, identities)
     }
 }

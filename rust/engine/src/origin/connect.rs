@@ -100,7 +100,7 @@ async fn unix(path: &Path) -> Result<Socket> {
 }
 
 async fn handshake(endpoint: &Endpoint, tls: &Tls, socket: Socket) -> Result<Transport> {
-    let connector = tls.connector().await?;
+    let connector = tls.connector(endpoint).await?;
     // For an address no SNI is sent (RFC 6066, section 3), but the certificate must name it.
     let name = ServerName::try_from(endpoint.host().to_owned())
         .map_err(|_| Code::TlsFailed.error(format!("no certificate can name {:?}", endpoint.host())))?;

@@ -1,8 +1,8 @@
-//! TLS towards origins: the trusted roots, and one client configuration that all engine threads
-//! share.
+//! TLS towards origins: the trusted roots, what this side shows of itself, and the client configurations that all engine
+//! threads share.
 //!
-//! Verification cannot be turned off. Sessions are resumed, because the shared configuration holds their tickets;
-//! two [`Tls`] with different roots therefore share nothing. `http/1.1` is offered by ALPN, and rustls refuses any
+//! Verification cannot be turned off. Sessions are resumed, because a shared configuration holds their tickets; two
+//! [`Tls`] with different roots therefore share nothing, and nor do two origins of which one is shown a certificate. `http/1.1` is offered by ALPN, and rustls refuses any
 //! other protocol that an origin picks.
 
 use std::sync::Arc;
@@ -12,10 +12,12 @@ use tokio::task::spawn_blocking;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
+use super::endpoint::Endpoint;
 use crate::error::{Code, Error, Result};
-use crate::tls::provider;
+use crate::tls::{CertificateFiles, certified_key, provider};
 
 /// The trusted root certificates.
 #[derive(Debug, Clone)]
@@ -37,28 +39,57 @@ pub struct Tls {
 #[derive(Debug)]
 struct Shared {
     roots: Roots,
+    /// For origins that are shown no certificate.
+    anonymous: Profile,
+    /// For the others.
+    named: Vec<(Endpoint, Profile)>,
+}
+
+/// What connections to one origin, or to several, have in common.
+#[derive(Debug, Default)]
+struct Profile {
+    /// What the origin is shown if it asks (RFC 8446, section 4.3.2).
+    identity: Option<CertifiedKey>,
     config: OnceCell<Arc<ClientConfig>>,
 }
 
 impl Tls {
     /// Checks everything except the system's store, which is read for the first request to an https origin: that
-    /// takes some 10 ms, and a system that uses only plain HTTP may have no store.
+    /// takes some 10 ms, and a system that uses only plain HTTP may have no store. Each of `identities` is shown to its
+    /// origin, over whatever sockets, and to no other.
     ///
     /// # Errors
-    /// `BAD_CONFIGURATION` if the PEM holds no usable certificate.
-    pub fn new(roots: Roots) -> Result<Self> {
-        let config = match &roots {
-            Roots::System => OnceCell::new(),
-            Roots::WebPki | Roots::Pem(_) => OnceCell::new_with(Some(build(&roots)?)),
+    /// `BAD_CONFIGURATION` if the PEM holds no usable certificate, or a certificate of ours cannot be used.
+    pub fn new(roots: Roots, identities: Vec<(Endpoint, CertificateFiles)>) -> Result<Self> {
+        let profile = |identity: Option<CertifiedKey>| -> Result<Profile> {
+            let config = match &roots {
+                Roots::System => OnceCell::new(),
+                Roots::WebPki | Roots::Pem(_) => OnceCell::new_with(Some(build(&roots, identity.clone())?)),
+            };
+            Ok(Profile { identity, config })
         };
-        Ok(Self { shared: Arc::new(Shared { roots, config }) })
+        let anonymous = profile(None)?;
+        let named = identities.into_iter().map(|(endpoint, files)| {
+            let identity = certified_key(&files)?;
+            Ok((endpoint, profile(Some(identity))?))
+        });
+        let named = named.collect::<Result<_>>()?;
+        Ok(Self { shared: Arc::new(Shared { roots, anonymous, named }) })
     }
 
-    pub(super) async fn connector(&self) -> Result<TlsConnector> {
-        let config = self.shared.config.get_or_try_init(|| async {
-            let roots = self.shared.roots.clone();
+    fn profile(&self, endpoint: &Endpoint) -> &Profile {
+        let is_of = |named: &&(Endpoint, Profile)| {
+            (named.0.host(), named.0.port()) == (endpoint.host(), endpoint.port())
+        };
+        self.shared.named.iter().find(is_of).map_or(&self.shared.anonymous, |(_, profile)| profile)
+    }
+
+    pub(super) async fn connector(&self, endpoint: &Endpoint) -> Result<TlsConnector> {
+        let profile = self.profile(endpoint);
+        let config = profile.config.get_or_try_init(|| async {
+            let (roots, identity) = (self.shared.roots.clone(), profile.identity.clone());
             // The store is a directory of files, which must not delay other streams of the thread.
-            spawn_blocking(move || build(&roots)).await.unwrap_or_else(|_| {
+            spawn_blocking(move || build(&roots, identity)).await.unwrap_or_else(|_| {
                 Err(Code::EngineClosed.error("the engine was closed while it read the system's certificates"))
             })
         });
@@ -66,12 +97,15 @@ impl Tls {
     }
 }
 
-fn build(roots: &Roots) -> Result<Arc<ClientConfig>> {
-    let mut config = ClientConfig::builder_with_provider(provider())
+fn build(roots: &Roots, identity: Option<CertifiedKey>) -> Result<Arc<ClientConfig>> {
+    let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| unusable(&error.to_string()))?
-        .with_root_certificates(store(roots)?)
-        .with_no_client_auth();
+        .with_root_certificates(store(roots)?);
+    let mut config = match identity {
+        None => builder.with_no_client_auth(),
+        Some(identity) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity))),
+    };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
@@ -115,15 +149,15 @@ mod tests {
     #[test]
     fn a_pem_without_certificates_is_refused() {
         for pem in ["", "no PEM at all", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
-            let error = Tls::new(Roots::Pem(pem.into())).unwrap_err();
+            let error = Tls::new(Roots::Pem(pem.into()), Vec::new()).unwrap_err();
             assert_eq!(error.code(), Code::BadConfiguration, "{pem:?}");
         }
     }
 
     #[test]
     fn compiled_in_roots_are_usable_and_http_1_1_is_offered() {
-        let tls = Tls::new(Roots::WebPki).unwrap();
-        let config = tls.shared.config.get().unwrap();
+        let tls = Tls::new(Roots::WebPki, Vec::new()).unwrap();
+        let config = tls.shared.anonymous.config.get().unwrap();
         assert_eq!(config.alpn_protocols, [b"http/1.1"]);
         assert!(config.enable_sni);
     }

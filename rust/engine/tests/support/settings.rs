@@ -43,5 +43,5 @@ pub(crate) fn origin_limits() -> OriginLimits {
 /// The origins of one engine thread.
 pub(crate) fn origins(pool: &Pool, limits: OriginLimits, roots: Roots) -> Arc<Origins> {
     let notices = Arc::new(Notices::new(AMPLE));
-    Arc::new(Origins::new(pool, limits, READS, Tls::new(roots).unwrap(), notices))
+    Arc::new(Origins::new(pool, limits, READS, Tls::new(roots, Vec::new()).unwrap(), notices))
 }

@@ -53,7 +53,7 @@ fn lease(place: &Arc<Place>) -> Lease {
 
 async fn opened(place: &Arc<Place>) -> Lease {
     let mut lease = lease(place);
-    let tls = Tls::new(Roots::WebPki).unwrap();
+    let tls = Tls::new(Roots::WebPki, Vec::new()).unwrap();
     let connection = connect::open(place, &tls, &NO_TIMEOUTS, &mut Timings::default()).await.unwrap();
     lease.begin(true, true);
     lease.put(Box::new(connection));
@@ -150,7 +150,7 @@ async fn addresses_that_cannot_be_reached_are_forgotten() {
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let place = place("origin.example", LONG);
     place.learn(Some(vec![gone]));
-    let tls = Tls::new(Roots::WebPki).unwrap();
+    let tls = Tls::new(Roots::WebPki, Vec::new()).unwrap();
     connect::open(&place, &tls, &NO_TIMEOUTS, &mut Timings::default()).await.unwrap_err();
     assert!(place.addresses().is_none());
 }
