@@ -117,6 +117,16 @@ $(VENV)-applications/.tools: pyproject.toml
 test-applications: build $(VENV)-applications/.tools ## Run programs that use aiohttp's extensions on a Site and on aiohttp's server
 	$(BIN)/python -m pytest -q tests/applications
 
+$(VENV)-tls/.tools: pyproject.toml
+	test -x $(VENV)-tls/bin/python || $(PYTHON) -m venv $(VENV)-tls
+	$(VENV)-tls/bin/python -m pip install -q --upgrade pip
+	$(VENV)-tls/bin/python -m pip install -q --group tls
+	touch $@
+
+.PHONY: test-tls
+test-tls: build $(VENV)-tls/.tools ## Run testssl.sh and sslyze against `penstock serve` over TLS
+	$(BIN)/python tests/tls_suites/run.py
+
 .PHONY: structure
 structure: ## Show circles of imports and other figures of the code; RECORD=1 takes from the record what is gone
 	$(PYTHON) .ci/structure $(if $(RECORD),--record)

@@ -54,9 +54,9 @@ mod tests {
             .with_no_client_auth();
         let client = Arc::new(client);
         for name in ["localhost", "127.0.0.1"] {
-            connect(server.config(), &client, name).unwrap();
+            connect(server.config(&[]), &client, name).unwrap();
         }
-        assert!(connect(server.config(), &Arc::new(files.client(None)), "localhost").is_err());
+        assert!(connect(server.config(&[]), &Arc::new(files.client(None)), "localhost").is_err());
     }
 
     #[test]

@@ -268,7 +268,7 @@ impl Handshakes {
             let _ = hello.io.socket().send_now(&alert);
             return Err(HandshakeEnd::UnknownName);
         }
-        let config = self.server.config();
+        let config = self.server.config(hello.client_hello().cipher_suites());
         let acceptor = TlsAcceptor::from(Plain::clone(&config));
         let stream = hello.into_stream(config).await.map_err(|error| HandshakeEnd::of(&error))?;
         let (records, connection) = stream.into_inner();

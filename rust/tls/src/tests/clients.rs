@@ -89,7 +89,7 @@ impl Asking {
 
     /// Whether a client with `identity` gets a connection.
     fn takes(&self, server: &TlsServer, identity: Option<&(String, String)>) -> bool {
-        connect(server.config(), &Arc::new(self.servers.client(identity)), NAME).is_ok()
+        connect(server.config(&[]), &Arc::new(self.servers.client(identity)), NAME).is_ok()
     }
 }
 
@@ -148,7 +148,8 @@ fn the_session_of_a_client_that_was_revoked_is_not_resumed() {
     let asking = Asking::new(&[&authority], Some(&[list(&authority, &[])]));
     let server = asking.required();
     let client = Arc::new(asking.servers.client(Some(&identity(&authority, 1))));
-    let kind = || connect(server.config(), &client, NAME).map(|ends| ends.server.handshake_kind().unwrap());
+    let kind =
+        || connect(server.config(&[]), &client, NAME).map(|ends| ends.server.handshake_kind().unwrap());
     assert_eq!(kind(), Ok(HandshakeKind::Full));
     assert_eq!(kind(), Ok(HandshakeKind::Resumed));
     asking.write(&[list(&authority, &[1])]);
@@ -183,7 +184,7 @@ fn a_list_that_expires_while_it_is_used_is_told_once_and_lets_no_client_in() {
     let server = asking.required();
     let client = Arc::new(asking.servers.client(Some(&identity(&authority, 1))));
     let at = |now: SystemTime| {
-        let mut config = ServerConfig::clone(&server.config());
+        let mut config = ServerConfig::clone(&server.config(&[]));
         config.time_provider = Arc::new(At(now));
         connect(Arc::new(config), &client, NAME)
     };

@@ -210,9 +210,9 @@ fn a_thousand_certificates_are_served_by_name_and_one_is_read_anew() {
         let name = format!("{number}.example");
         assert_eq!(served(&server, &authority, &name), [&*name]);
     }
-    let before = server.config();
+    let before = server.config(&[]);
     assert_eq!(server.look(), []);
-    assert!(std::sync::Arc::ptr_eq(&before, &server.config()), "nothing has changed");
+    assert!(std::sync::Arc::ptr_eq(&before, &server.config(&[])), "nothing has changed");
     write_live(&authority, &directory.join("500"), &["500.example", RENEWED]);
     assert_eq!(server.look(), []);
     assert_eq!(served(&server, &authority, RENEWED), ["500.example", RENEWED]);
@@ -227,7 +227,7 @@ fn what_was_served_when_a_connection_began_stays_its_own() {
     let authority = Authority::new();
     let files = authority.write("a", &[NAME]);
     let server = TlsServer::new(settings(vec![files])).unwrap();
-    let begun = server.config();
+    let begun = server.config(&[]);
     authority.write("a", &[RENEWED]);
     assert_eq!(server.look(), []);
     assert_eq!(served(&server, &authority, NAME), [RENEWED]);

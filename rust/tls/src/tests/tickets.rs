@@ -162,7 +162,7 @@ fn nodes_with_one_file_resume_each_others_sessions_until_the_key_is_gone() {
     let (one, other) = (node(), node());
     let client = Arc::new(authority.client(None));
     let kind = |node: &TlsServer| {
-        connect(node.config(), &client, "a.example").unwrap().server.handshake_kind().unwrap()
+        connect(node.config(&[]), &client, "a.example").unwrap().server.handshake_kind().unwrap()
     };
     assert_eq!(kind(&one), HandshakeKind::Full);
     assert_eq!(kind(&other), HandshakeKind::Resumed);
@@ -191,7 +191,7 @@ fn a_process_turns_its_own_keys_and_goes_on_resuming() {
     let authority = Authority::new();
     let server = TlsServer::new(settings(vec![authority.write("a", &["a.example"])])).unwrap();
     let client = Arc::new(authority.client(None));
-    let kind = || connect(server.config(), &client, "a.example").unwrap().server.handshake_kind().unwrap();
+    let kind = || connect(server.config(&[]), &client, "a.example").unwrap().server.handshake_kind().unwrap();
     assert_eq!(kind(), HandshakeKind::Full);
     let now = SystemTime::now();
     // A key of the past opens nothing now: it is the look that is early, and not the handshake.
