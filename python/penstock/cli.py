@@ -283,7 +283,8 @@ def serve(
             make = application.of_name(app) if app is not None else application.of_origin(origin, options)
             work = application.in_this_process(make, front, options["drain"])
     pages = None if front.status is None else front.status.place()
-    serving.run(work, uvloop, {"--listen": listen, "--status-listen": pages})
+    plain = None if front.edge.tls is None else front.edge.tls.redirects_at()
+    serving.run(work, uvloop, {"--listen": listen, "--status-listen": pages, "--http-redirect": plain})
 
 
 def _check_options(

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from penstock.web import Gateway, Site
 from support.certificates import trust, written
 from support.client import RawClient
 from support.command import run, serve
+from support.waiting import until
 
 YEAR = 365 * 24 * 3600
 FIELD = "Strict-Transport-Security"
@@ -339,6 +341,31 @@ async def test_the_command_does_all_of_it(
                 url = f"https://localhost:{running.port}/.well-known/acme-challenge/to-ken_1"
                 async with session.get(url) as response:
                     assert await response.read() == b"to-ken_1.thumbprint\n"
+
+
+def test_a_port_of_redirects_that_is_taken_is_named(files: tuple[Path, Path]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        options = ["--tls-cert", str(files[0]), "--tls-key", str(files[1]), "--http-redirect", place]
+        failed = run("serve", "--listen", "127.0.0.1:0", "--origin", "http://127.0.0.1:1", *options)
+    assert failed.returncode == 1
+    assert "--http-redirect: " in failed.stderr
+    assert place in failed.stderr
+
+
+async def test_redirects_are_counted_and_logged_as_a_route(files: tuple[Path, Path], tmp_path: Path) -> None:
+    edge, log = Edge(tls=TLS(*files, http_redirect="127.0.0.1:0")), tmp_path / "log"
+    runner = web.AppRunner(web.Application())
+    await runner.setup()
+    async with penstock.Engine(memory="16MiB") as engine:
+        site = Site(runner, "127.0.0.1", 0, edge=edge, engine=engine, access_log=log)
+        await site.start()
+        async with plain(port_of(site.redirect_url)) as client:
+            assert (await client.ask("/a")).head.status == 301
+        name = 'penstock_requests_total{lane="native",route="https_redirect",status="301"} 1'
+        await until(lambda: name in penstock.metrics.text(engine), "it is counted")
+        await runner.cleanup()
+    assert '"GET /a HTTP/1.1" 301' in log.read_text()
 
 
 def test_the_command_refuses_what_goes_with_tls() -> None:

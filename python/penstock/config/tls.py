@@ -114,11 +114,19 @@ class TLS:
         checks.count(self, "handshakes", 1)
         if self.hsts is not None and not isinstance(self.hsts, HSTS):
             raise checks.bad(self, "hsts", "must be a penstock.config.HSTS, or None")
-        if self.http_redirect is not None and isinstance(checks.place(self, "http_redirect"), str):
-            raise checks.bad(
-                self, "http_redirect", "must be an address and a port: browsers open no Unix socket"
-            )
+        self.redirects_at()
         if self.redirect_port is not None:
             checks.count(self, "redirect_port", 1, 65535)
             if self.http_redirect is None:
                 raise checks.bad(self, "redirect_port", "it goes with http_redirect")
+
+    def redirects_at(self) -> tuple[str, int] | None:
+        """Address and port of `http_redirect`; an empty address is that of all interfaces."""
+        if self.http_redirect is None:
+            return None
+        place = checks.place(self, "http_redirect")
+        if isinstance(place, str):
+            raise checks.bad(
+                self, "http_redirect", "must be an address and a port: browsers open no Unix socket"
+            )
+        return place if checks.parse_address(self.http_redirect)[0] else ("", place[1])

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol
 
 from penstock import _native
-from penstock.config import Edge, Status, checks
+from penstock.config import Edge, Status
 from penstock.engine import Engine
 from penstock.exceptions import make_error
 from penstock.metrics import Pages
@@ -173,19 +173,20 @@ class Redirect:
 
     def __init__(self, engine: Engine, edge: Edge, log: _native.AccessLog | None, address: Any) -> None:
         tls = edge.tls
+        place = None if tls is None else tls.redirects_at()
         assert tls is not None  # noqa: S101 (said to mypy)
-        port = tls.redirect_port or (_HTTPS if isinstance(address, str) else address[1])
-        natives = [_native.HttpPages.redirects(port), *own_pages(edge)]
+        assert place is not None  # noqa: S101 (likewise)
+        target = tls.redirect_port or (_HTTPS if isinstance(address, str) else address[1])
+        natives = [_native.HttpPages.redirects(target), *own_pages(edge)]
         self._site = _native.Site(engine.native, replace(edge, tls=None), natives, log, None)
-        place, own = cast("tuple[str, int]", checks.place(tls, "http_redirect"))
-        everywhere = str(tls.http_redirect).strip("*:").isdigit()
+        host, port = place
         try:
-            for host in _everywhere() if everywhere else [place]:
-                _, own = self._site.listen_tcp(host, own)
+            for each in [host] if host else _everywhere():
+                _, port = self._site.listen_tcp(each, port)
         except BaseException:
             self._site.close()
             raise
-        self.url: Final = url_of("http", place, own)
+        self.url: Final = url_of("http", host or "0.0.0.0", port)
         _log.info("%s redirects to https", self.url)
 
     def close(self) -> None:
