@@ -91,7 +91,8 @@ pub(super) fn encode<'a>(
     let mut dated = false;
     // The Via of the proxies before this one.
     let mut before = Vec::new();
-    let mut missing: Vec<(&[u8], &[u8])> = Vec::with_capacity(defaults.len() + 1);
+    // Mostly there is no default, and no allocation.
+    let mut missing: Vec<(&[u8], &[u8])> = Vec::new();
     missing.extend_from_slice(defaults);
     missing.extend(hsts.map(|value| (HSTS, value)));
     for (name, value) in fields {
