@@ -434,6 +434,7 @@ def test_a_setting_of_a_wrong_type_is_refused_by_its_name(name: str) -> None:
         return
     needed = {
         "Check": {"path": "/"},
+        "ClientCertificate": {"cert": "cert.pem"},
         "Origin": {"url": ORIGIN},
         "RedisLog": {"url": "redis://a"},
         "TLS": {"cert": "cert.pem"},
