@@ -223,6 +223,11 @@ _TLS_OPTIONS: Final = (
         "ones.",
     ),
     click.option(
+        "--no-http2",
+        is_flag=True,
+        help="Speak HTTP/1.1 alone over TLS. By default clients that offer HTTP/2 get it.",
+    ),
+    click.option(
         "--http-redirect",
         metavar="[ADDRESS]",
         is_flag=False,

@@ -50,6 +50,7 @@ def front_of(listen: tuple[str, int] | str, options: Mapping[str, Any]) -> Front
             client_connections=options["client_connections"],
             client_requests=options["client_requests"],
             tls=tls_of(options),
+            http2=None if options["no_http2"] else config.Http2(),
             acme_dir=options["acme_dir"],
         )
         status = None if place is None else config.Status(listen=place)

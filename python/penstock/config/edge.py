@@ -1,10 +1,11 @@
 """A server whose sockets the engine owns, and its native routes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 
 from . import checks
 from .checks import PAGE, REGION, Size, parse_size
+from .http2 import Http2
 from .tls import TLS
 
 
@@ -101,6 +102,8 @@ class Edge:
     """Let other processes listen to the same address (SO_REUSEPORT)."""
     tls: TLS | None = None
     """TLS towards clients. None: plain HTTP."""
+    http2: Http2 | None = field(default_factory=Http2)
+    """HTTP/2 over TLS, for clients that offer it. None: HTTP/1.1 alone."""
     acme_dir: str | PathLike[str] | None = None
     """The web root into which an ACME client such as certbot writes its answers to http-01 challenges: requests for
     `/.well-known/acme-challenge/TOKEN` are answered with the file of that path in it. None: like all other requests."""
@@ -136,6 +139,8 @@ class Edge:
         checks.flag(self, "reuse_port")
         if self.acme_dir is not None:
             checks.path(self, "acme_dir")
+        if self.http2 is not None and not isinstance(self.http2, Http2):
+            raise checks.bad(self, "http2", "must be a penstock.config.Http2, or None")
         if self.tls is not None and not isinstance(self.tls, TLS):
             raise checks.bad(self, "tls", "must be a penstock.web.TLS, or None")
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use penstock_engine::access::{self, AccessConfig, TenantLimits};
 use penstock_engine::app::Queue;
 use penstock_engine::cache::{Cookies, Languages, Names, Policy, Query, READ, RangeFill};
-use penstock_engine::edge::{ClientLimits, EdgeConfig, HandshakeLimits, ListenOptions};
+use penstock_engine::edge::{ClientLimits, EdgeConfig, HandshakeLimits, Http2Limits, ListenOptions};
 use penstock_engine::hub::{History, HubConfig, Join, Limits, LogCounted, LogStats, Slow, Terms};
 use penstock_engine::origin::{
     CheckPolicy, Endpoint, HealthPolicy, Hedge, OriginLimits, RetryPolicy, Roots, Scheme, Timeouts, Tls,
@@ -189,12 +189,14 @@ settings! {
         linger,
         max_event,
         event_backlog,
+        http2,
     }
+    Http2Limits(from) { streams, requests, age, window, connection_window }
     ListenOptions(from) { backlog, reuse_port, write_timeout }
     EdgeSettings(from) {
         config = EdgeConfig::read(from)?,
         listen = ListenOptions::read(from)?,
-        tls,
+        tls = SiteTls::of(from)?,
     }
     HandshakeLimits(from) { handshake_timeout, handshakes }
     RouteLimits(from) { requests = access::Limits::read(from)?, body }
@@ -289,9 +291,19 @@ pub(crate) struct SiteTls {
 /// What clients have to show to the authorities of a file.
 type PolicyOfClients = fn(PathBuf) -> ClientAuth;
 
-impl Setting for SiteTls {
-    fn read(from: &Bound<'_, PyAny>) -> PyResult<Self> {
+impl SiteTls {
+    /// That of `penstock.config.Edge`, if it has any.
+    fn of(edge: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+        let py = edge.py();
+        let tls = edge.getattr(intern!(py, "tls"))?;
+        let speaks_http2 = !edge.getattr(intern!(py, "http2"))?.is_none();
+        if tls.is_none() { Ok(None) } else { Self::read(&tls, speaks_http2).map(Some) }
+    }
+
+    fn read(from: &Bound<'_, PyAny>, speaks_http2: bool) -> PyResult<Self> {
         let py = from.py();
+        // The first that the client offers too (RFC 7301, section 3.2).
+        let protocols: &[&[u8]] = if speaks_http2 { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
         let path = |name: &str| Option::<PathBuf>::read(&from.getattr(name)?);
         let choice = |name: &str| String::read(&from.getattr(name)?);
         let (certificate, key) = (path("cert")?, path("key")?);
@@ -311,7 +323,7 @@ impl Setting for SiteTls {
             directory: path("directory")?,
             unknown_names: word(py, &choice("unknown_names")?, &names)?,
             minimum: word(py, &choice("min_version")?, &[("1.2", Version::Tls12), ("1.3", Version::Tls13)])?,
-            protocols: vec![b"http/1.1".to_vec()],
+            protocols: protocols.iter().map(|protocol| protocol.to_vec()).collect(),
             clients,
             revoked: path("crl")?,
             ticket_keys: path("ticket_keys")?,

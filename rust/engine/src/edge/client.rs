@@ -20,7 +20,10 @@ pub(super) struct Client {
     pub(super) network: Option<IpAddr>,
     /// Over TLS, what its handshake has settled.
     pub(super) tls: Option<Plain<TlsSession>>,
-    is_proven: AtomicBool,
+    /// The connection is a stream of HTTP/2.
+    pub(super) is_stream: bool,
+    /// Shared by the streams of a connection.
+    is_proven: Plain<AtomicBool>,
     /// On its address's account, where that has a limit.
     _counted: Option<Counted>,
 }
@@ -33,7 +36,31 @@ impl Client {
         tls: Option<Plain<TlsSession>>,
         counted: Option<Counted>,
     ) -> Self {
-        Self { connection, addresses, network, tls, is_proven: AtomicBool::new(false), _counted: counted }
+        let is_proven = Plain::default();
+        Self { connection, addresses, network, tls, is_stream: false, is_proven, _counted: counted }
+    }
+
+    /// The same client, on a stream of its connection.
+    pub(super) fn on_stream(&self, stream: Arc<Connection>) -> Self {
+        Self {
+            connection: stream,
+            addresses: self.addresses.clone(),
+            network: self.network,
+            tls: self.tls.clone(),
+            is_stream: true,
+            is_proven: Plain::clone(&self.is_proven),
+            _counted: None,
+        }
+    }
+
+    /// The version of HTTP of a request that reads as one of HTTP/1.`minor`.
+    pub(super) fn version(&self, minor: u8) -> (u8, u8) {
+        if self.is_stream { (2, 0) } else { (1, minor) }
+    }
+
+    /// Whether the handshake has settled on HTTP/2 (RFC 9113, section 3.2).
+    pub(super) fn speaks_http2(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| &*tls.protocol == b"h2")
     }
 
     /// The scheme of the URLs that it asks for.
@@ -49,7 +76,7 @@ impl Client {
 
     /// A response on this connection was taken to its end; whether it is the first.
     pub(super) fn prove(&self) -> bool {
-        // Relaxed: the task of the connection alone uses it.
+        // Relaxed: the tasks of one thread alone use it.
         if self.is_proven() {
             return false;
         }
@@ -79,6 +106,10 @@ impl Client {
     }
 
     fn set_backlog(&self, most: i32) {
+        if self.is_stream {
+            // What is unsent is bounded for all streams of the connection together.
+            return;
+        }
         // An error means that it is no TCP.
         let _ = self.connection.with_socket(|socket| {
             socket.option(|socket| set_option(&*socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, most))

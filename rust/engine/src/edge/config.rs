@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::clients::ClientLimits;
+use crate::net::http2::Http2Limits;
 use crate::wire::{BodyLimits, IncomingLimits};
 
 /// Limits on clients; `None` is no limit.
@@ -32,6 +33,8 @@ pub struct EdgeConfig {
     pub write_timeout: Option<Duration>,
     /// How long a client must have taken nothing to be cut off while others need what it holds (`CLIENT_STALLED`).
     pub stall_grace: Duration,
+    /// What a client may have of one connection of HTTP/2.
+    pub http2: Option<Http2Limits>,
     /// What one client may take.
     pub clients: ClientLimits,
     /// How long a client that was refused may go on sending before it is cut off.

@@ -66,7 +66,7 @@ impl Drop for Unfinished<'_> {
 }
 
 /// Serves the requests of a connection, one after the other. Ends when the connection has.
-pub(super) async fn serve(load: Load, client: Client) {
+pub(super) async fn serve(load: Arc<Load>, client: Client) {
     let site = Arc::clone(&load.site);
     let mut phase = site.phase();
     let mut requests = pin!(requests(&site, load.thread, &client, &mut phase));
@@ -74,7 +74,7 @@ pub(super) async fn serve(load: Load, client: Client) {
 }
 
 /// Ready when everything is to end.
-async fn closed(phase: &mut watch::Receiver<Phase>) {
+pub(super) async fn closed(phase: &mut watch::Receiver<Phase>) {
     // An error means that the site is gone.
     let _ = phase.wait_for(|phase| *phase == Phase::Closed).await;
 }
@@ -105,6 +105,8 @@ async fn requests(site: &Site, thread: usize, client: &Client, phase: &mut watch
             }
         };
         match next {
+            // It is of one request, and ends with what was sent.
+            Next::Request | Next::Close if client.is_stream => return client.connection.end_writing(),
             Next::Request => {}
             Next::Close => return Box::pin(close(client, &mut inbound, config.linger)).await,
             Next::Reset => return client.connection.reset_on_close(),
@@ -235,6 +237,7 @@ fn log(
     let is_written = log.put(&Entry {
         client: client.addresses.host.as_deref(),
         incoming,
+        version: client.version(incoming.map_or(1, |incoming| incoming.minor_version)),
         status: if status == 0 { UNANSWERED } else { status },
         bytes: progress.body_bytes(),
         elapsed: progress.elapsed(),
@@ -276,7 +279,7 @@ async fn refuse(site: &Site, client: &Client, error: &Error, head_only: bool, pr
 
 /// Ends the connection. A client that is still sending would get a reset, and lose the answer with it, if its bytes
 /// were not read for a while (RFC 9112, section 9.6).
-async fn close(client: &Client, inbound: &mut Inbound<'_>, linger: Duration) {
+pub(super) async fn close(client: &Client, inbound: &mut Inbound<'_>, linger: Duration) {
     client.connection.end_writing();
     // Over when the client has closed its side, or has had its time.
     let _ = timeout(linger, inbound.discard()).await;

@@ -14,7 +14,7 @@ use super::config::EdgeConfig;
 use super::heads::{Heads, Waiting};
 use super::supplies::Supplies;
 use crate::error::{Code, Error, Result};
-use crate::net::{Connection, Peer, Read, Reader, Socket, Watch};
+use crate::net::{Connection, Peer, Read, Reader, Watch};
 use crate::pool::{CLASSES, Slice};
 use crate::stream::reading::ReadSize;
 use crate::stream::{Ending, Feed, ReadSizes};
@@ -351,7 +351,7 @@ impl<'a> Pace<'a> {
 async fn hung_up(connection: &Connection) -> Error {
     loop {
         sleep(LOOK).await;
-        if connection.with_socket(Socket::has_hung_up) {
+        if connection.has_hung_up() {
             return gone("with a reset");
         }
     }

@@ -21,6 +21,7 @@ use super::answer::refused;
 use super::client::{Addresses, Client};
 use super::connection;
 use super::site::{Load, Site};
+use super::streams;
 use crate::app::TlsSession;
 use crate::error::{Code, Result};
 use crate::net::{Connection, Socket, Transport};
@@ -223,6 +224,15 @@ fn is_of_client(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(libc::EPROTO)
 }
 
+async fn serve(load: Arc<Load>, client: Client) {
+    // On the heap, each for its time: neither keeps room for the other.
+    if client.speaks_http2() {
+        Box::pin(streams::serve(load, client)).await;
+    } else {
+        Box::pin(connection::serve(load, client)).await;
+    }
+}
+
 /// Gives a connection to the thread with the fewest. A failure to move it closes it.
 fn hand_out(site: &Arc<Site>, threads: &Arc<Threads>, socket: Socket, addresses: Addresses) {
     let counted = match site.clients.connect(addresses.ip()) {
@@ -240,7 +250,7 @@ fn hand_out(site: &Arc<Site>, threads: &Arc<Threads>, socket: Socket, addresses:
     let network = addresses.ip().map(|address| site.clients.network(address));
     let run = move |load: Load, transport: Transport, tls: Option<Plain<TlsSession>>| {
         let connection = Arc::new(Connection::new(transport));
-        connection::serve(load, Client::new(connection, addresses, network, tls, counted))
+        serve(Arc::new(load), Client::new(connection, addresses, network, tls, counted))
     };
     if let Some(handshakes) = &site.tls {
         let Ok(socket) = socket.detach() else { return };

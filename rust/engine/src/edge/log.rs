@@ -54,6 +54,8 @@ pub(super) struct Entry<'a> {
     pub(super) client: Option<&'a str>,
     /// None if its head could not be read.
     pub(super) incoming: Option<&'a Incoming>,
+    /// Its version of HTTP.
+    pub(super) version: (u8, u8),
     /// What the client got; 499 if it left before a head.
     pub(super) status: u16,
     /// Bytes after the head that were sent.
@@ -222,16 +224,25 @@ impl Entry<'_> {
     }
 
     fn put(&self, lines: &mut Vec<u8>) -> io::Result<()> {
-        let Self { client, incoming, status, bytes, elapsed, route, tenant, failure } = self;
+        let Self {
+            client,
+            incoming,
+            version: (major, minor),
+            status,
+            bytes,
+            elapsed,
+            route,
+            tenant,
+            failure,
+        } = self;
         write!(lines, "{} {} ", stamp(), client.unwrap_or("-"))?;
         match incoming {
             // Graphic ASCII; a quote must not end the string.
             Some(incoming) => write!(
                 lines,
-                "\"{} {} HTTP/1.{}\"",
+                "\"{} {} HTTP/{major}.{minor}\"",
                 incoming.method(),
                 shown(incoming.target()).replace('"', "%22"),
-                incoming.minor_version,
             )?,
             None => lines.write_all(b"\"-\"")?,
         }
@@ -259,6 +270,7 @@ mod tests {
         Entry {
             client: Some("192.0.2.1"),
             incoming: Some(incoming),
+            version: (1, 1),
             status: 200,
             bytes: 5,
             elapsed: Duration::from_micros(1500),

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   listen ─ connection ─ inbound (heads, bodies)
-//!                │
+//!      └ streams ───┤
 //!                ├─ respond/relay (route, head) ─ origin::begin
 //!                ├─ respond/topics ─ hub::subscribe
 //!                ├─ respond/pages (small answers) ─ metrics, https
@@ -41,10 +41,12 @@ mod proven;
 mod respond;
 mod route;
 mod site;
+mod streams;
 mod supplies;
 mod tally;
 mod topics;
 
+pub use crate::net::http2::{Excess, Http2Limits};
 pub(crate) use answer::refused;
 pub use client::Addresses;
 pub use clients::ClientLimits;

@@ -22,6 +22,7 @@ use crate::app::{Fault, Queue, QueueStats};
 use crate::drain::{Drain, Phase};
 use crate::error::{Code, Error, Result};
 use crate::inspect::Counts;
+use crate::net::http2::Excess;
 use crate::net::{Demand, Life, StallClock};
 use crate::pool::CLASSES;
 use crate::runtime::Threads;
@@ -69,6 +70,10 @@ pub struct Site {
     loads: Vec<AtomicUsize>,
     accepted: AtomicU64,
     pub(super) unaccepted: AtomicU64,
+    /// Connections of HTTP/2 that were ended, or streams that were refused, by why.
+    pub(super) excesses: [AtomicU64; Excess::ALL.len()],
+    /// Connections of HTTP/2 that have begun.
+    pub(super) http2: AtomicU64,
     pub(super) requests: AtomicU64,
     /// What is counted of requests for which there is no route: the application's, if there is one.
     unrouted: Arc<Tallies>,
@@ -88,6 +93,10 @@ pub struct SiteCounts {
     pub accepted: u64,
     /// Times so far that the operating system refused to accept one.
     pub unaccepted: u64,
+    /// Connections of HTTP/2 that have begun.
+    pub http2: u64,
+    /// What clients of HTTP/2 did too often: connections that were ended for it, and streams that were refused, by [`Excess`].
+    pub excesses: [u64; Excess::ALL.len()],
     /// Requests so far.
     pub requests: u64,
     /// Requests that are being answered.
@@ -139,6 +148,8 @@ impl Site {
             loads,
             accepted: AtomicU64::new(0),
             unaccepted: AtomicU64::new(0),
+            excesses: Default::default(),
+            http2: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             unrouted,
             unread,
@@ -328,6 +339,8 @@ impl Site {
             connections: self.connections(),
             accepted: self.accepted.load(Ordering::Relaxed),
             unaccepted: self.unaccepted.load(Ordering::Relaxed),
+            http2: self.http2.load(Ordering::Relaxed),
+            excesses: std::array::from_fn(|excess| self.excesses[excess].load(Ordering::Relaxed)),
             requests: self.requests.load(Ordering::Relaxed),
             active: self.active(),
             refused: self.refused.load(Ordering::Relaxed),

@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 use super::Exposition;
 use super::tls::TlsTotals;
 use crate::app::QueueStats;
-use crate::edge::{Site, SiteCounts};
+use crate::edge::{Excess, Site, SiteCounts};
 
 /// The counts of sites and their queues. Current connections and requests are those of the live sites.
 #[derive(Debug, Clone, Default)]
@@ -28,6 +28,10 @@ impl AddAssign<&Self> for SiteTotals {
         counts.active += other.counts.active;
         counts.accepted += other.counts.accepted;
         counts.unaccepted += other.counts.unaccepted;
+        counts.http2 += other.counts.http2;
+        for (sum, count) in counts.excesses.iter_mut().zip(other.counts.excesses) {
+            *sum += count;
+        }
         counts.requests += other.counts.requests;
         counts.refused += other.counts.refused;
         counts.unlogged += other.counts.unlogged;
@@ -58,6 +62,14 @@ pub(super) fn write(totals: &SiteTotals, out: &mut Exposition) {
     let help =
         "Times that the operating system refused to accept a connection, such as for want of descriptors.";
     out.counter("penstock_client_accept_failures_total", help).sample(&[], counts.unaccepted);
+    out.counter("penstock_http2_connections_total", "Connections of clients that speak HTTP/2 so far.")
+        .sample(&[], counts.http2);
+    let help = "Connections of HTTP/2 that were ended for what their client did too often or wrong, and, as streams, requests on \
+        them that were refused because earlier ones had not ended.";
+    let mut excesses = out.counter("penstock_http2_refusals_total", help);
+    for ((_, name), count) in Excess::ALL.iter().zip(counts.excesses) {
+        excesses.sample(&[("reason", name)], count);
+    }
     let help = "Requests that were answered by a refusal of the engine's own, on whatever route.";
     out.counter("penstock_refusals_total", help).sample(&[], counts.refused);
     let help = "Connections that were refused because their address had as many as it may.";

@@ -81,6 +81,7 @@ impl Rig {
             linger: Duration::from_secs(1),
             max_event: 4096,
             event_backlog: None,
+            http2: None,
         };
         let site = Arc::new(Site::new(config, self.supplies(), Routes::default(), None, queue.cloned()));
         self.status.board.add_site(&site);

@@ -4,7 +4,7 @@
 //! lock inside is hardly contended: both halves are polled by one task, and others only ask for an option of the socket. Plain HTTP reads with one `recv`
 //! straight into the caller's memory; TLS decrypts into it.
 
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,6 +15,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 use tokio_rustls::TlsStream;
 
+use super::channel::Channel;
+use super::piece::Lease;
 use super::records::Records;
 use super::socket::Socket;
 use super::watch::Watch;
@@ -25,6 +27,8 @@ use crate::sync::{Mutex, lock};
 pub(crate) enum Transport {
     Plain(Socket),
     Tls(Box<TlsStream<Records>>),
+    /// A share of another connection.
+    Channel(Box<dyn Channel>),
 }
 
 /// A connection, in use or idle.
@@ -32,6 +36,7 @@ pub(crate) enum Transport {
 pub(crate) struct Connection {
     inner: Mutex<Inner>,
     tls: bool,
+    is_channel: bool,
     /// The address that it was opened to, where that was one of several that a name may have.
     pub(crate) peer: Option<SocketAddr>,
     /// When it was opened.
@@ -76,7 +81,9 @@ pub(crate) enum Unrest {
 
 impl Connection {
     pub(crate) fn new(transport: Transport) -> Self {
-        let tls = matches!(transport, Transport::Tls(_));
+        // What is read from a channel has been copied as well.
+        let tls = !matches!(transport, Transport::Plain(_));
+        let is_channel = matches!(transport, Transport::Channel(_));
         // The first bytes of a client may have come with the end of its handshake.
         let plaintext =
             matches!(&transport, Transport::Tls(stream) if matches!(**stream, TlsStream::Server(_)));
@@ -84,6 +91,7 @@ impl Connection {
         Self {
             inner,
             tls,
+            is_channel,
             peer: None,
             opened: clock::now(),
             requests: 0,
@@ -109,6 +117,11 @@ impl Connection {
         }
     }
 
+    /// Whether it is a share of another connection, to which memory is lent.
+    pub(crate) fn is_channel(&self) -> bool {
+        self.is_channel
+    }
+
     /// Whether what is read has been decrypted, and thereby copied.
     pub(crate) fn is_tls(&self) -> bool {
         self.tls
@@ -116,11 +129,15 @@ impl Connection {
 
     /// Ready when a read is worth taking memory for. It may still find nothing.
     pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let inner = lock(&self.inner);
+        let inner = &mut *lock(&self.inner);
         if inner.plaintext || inner.failure.is_some() {
             return Poll::Ready(Ok(()));
         }
-        inner.transport.socket().poll_read_ready(context)
+        match &mut inner.transport {
+            Transport::Plain(socket) => socket.poll_read_ready(context),
+            Transport::Tls(stream) => stream.get_ref().0.socket().poll_read_ready(context),
+            Transport::Channel(channel) => channel.poll_readable(context),
+        }
     }
 
     /// Reads into `memory`: 0 is the end. Over TLS as many records as are there and fit.
@@ -130,10 +147,14 @@ impl Connection {
 
     /// Bytes that were written and that the other side has not taken, where the kernel knows.
     pub(crate) fn untaken(&self) -> Option<usize> {
-        lock(&self.inner).transport.socket().untaken().ok()
+        match &lock(&self.inner).transport {
+            Transport::Plain(socket) => socket.untaken().ok(),
+            Transport::Tls(stream) => stream.get_ref().0.socket().untaken().ok(),
+            Transport::Channel(channel) => channel.untaken(),
+        }
     }
 
-    /// Writes what the socket takes of `parts`.
+    /// Writes what the socket takes of `parts`. Not for a channel, to which memory is lent.
     pub(crate) fn poll_write(
         &self,
         context: &mut Context<'_>,
@@ -143,6 +164,60 @@ impl Connection {
         match transport {
             Transport::Plain(socket) => Pin::new(socket).poll_write_vectored(context, parts),
             Transport::Tls(stream) => poll_write_records(stream, context, parts, batch),
+            Transport::Channel(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+        }
+    }
+
+    /// Encrypts what fits of `parts` into a batch, and writes it when that is full, or flushed. What is plain goes out at once.
+    pub(crate) fn poll_gather(
+        &self,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let Inner { transport, batch, .. } = &mut *lock(&self.inner);
+        let Transport::Tls(stream) = transport else {
+            return match transport {
+                Transport::Plain(socket) => Pin::new(socket).poll_write_vectored(context, parts),
+                _ => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+            };
+        };
+        set_batch(stream, *batch);
+        let gathered = gather(stream, parts)?;
+        if gathered > 0 {
+            return Poll::Ready(Ok(gathered));
+        }
+        let flush = Pin::new(&mut **stream).poll_flush(context)?;
+        let is_behind = flush.is_pending();
+        *batch = if is_behind { LEAST_BATCH } else { (*batch * 2).min(MOST_BATCH) };
+        set_batch(stream, *batch);
+        match gather(stream, parts)? {
+            0 if is_behind => Poll::Pending,
+            gathered => Poll::Ready(Ok(gathered)),
+        }
+    }
+
+    /// As [`Channel::poll_room`]; anything but a channel has room.
+    pub(crate) fn poll_room(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut lock(&self.inner).transport {
+            Transport::Channel(channel) => channel.poll_room(context),
+            Transport::Plain(_) | Transport::Tls(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// As [`Channel::lend`].
+    pub(crate) fn lend(&self, context: &mut Context<'_>, lease: Lease) -> io::Result<usize> {
+        match &mut lock(&self.inner).transport {
+            Transport::Channel(channel) => channel.lend(context, lease),
+            Transport::Plain(_) | Transport::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Whether the kernel, or the connection that carries this one, knows that the other side is lost.
+    pub(crate) fn has_hung_up(&self) -> bool {
+        match &mut lock(&self.inner).transport {
+            Transport::Plain(socket) => socket.has_hung_up(),
+            Transport::Tls(stream) => stream.get_ref().0.socket().has_hung_up(),
+            Transport::Channel(channel) => channel.has_hung_up(),
         }
     }
 
@@ -155,14 +230,23 @@ impl Connection {
     /// Ready when everything that was written is with the kernel.
     pub(crate) fn poll_flush(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut lock(&self.inner).transport {
-            Transport::Plain(_) => Poll::Ready(Ok(())),
+            // What was lent comes back when it is sent.
+            Transport::Plain(_) | Transport::Channel(_) => Poll::Ready(Ok(())),
             Transport::Tls(stream) => Pin::new(stream).poll_flush(context),
         }
     }
 
     /// Calls `work` with what is underneath.
     pub(crate) fn with_socket<T>(&self, work: impl FnOnce(&Socket) -> T) -> T {
-        work(lock(&self.inner).transport.socket())
+        let mut work = Some(work);
+        let mut found = None;
+        let mut call = |socket: &Socket| found = work.take().map(|work| work(socket));
+        match &lock(&self.inner).transport {
+            Transport::Plain(socket) => call(socket),
+            Transport::Tls(stream) => call(stream.get_ref().0.socket()),
+            Transport::Channel(channel) => channel.with_socket(&mut call),
+        }
+        found.expect("there is one socket")
     }
 
     /// Says that nothing more will be sent, over TLS by a `close_notify` as far as the socket takes it now. Whether the
@@ -175,6 +259,7 @@ impl Connection {
             Transport::Tls(stream) => {
                 let _ = Pin::new(stream).poll_shutdown(&mut Context::from_waker(Waker::noop()));
             }
+            Transport::Channel(channel) => channel.end_writing(),
         }
     }
 
@@ -182,8 +267,11 @@ impl Connection {
     pub(crate) fn reset_on_close(&self) {
         let mut inner = lock(&self.inner);
         inner.resets = true;
-        // An error means that it has ended already.
-        let _ = inner.transport.socket().option(|socket| socket.set_linger(Some(Duration::ZERO)));
+        match &mut inner.transport {
+            Transport::Channel(channel) => channel.reset(),
+            Transport::Plain(socket) => reset_socket(socket),
+            Transport::Tls(stream) => reset_socket(stream.get_ref().0.socket()),
+        }
     }
 
     /// Watches an idle connection: pending as long as it keeps quiet. Session tickets of TLS are taken in.
@@ -202,7 +290,12 @@ impl Connection {
                 return Some(unrest);
             }
         }
-        let socket = inner.transport.socket();
+        let socket = match &inner.transport {
+            Transport::Plain(socket) => socket,
+            Transport::Tls(stream) => stream.get_ref().0.socket(),
+            // It never waits for a request.
+            Transport::Channel(_) => return Some(Unrest::Closed),
+        };
         if believes && socket.poll_read_ready(context).is_pending() {
             return None;
         }
@@ -219,17 +312,15 @@ impl Transport {
     /// Whether TLS has read a part of a record, whose rest is still to come.
     fn is_within_record(&self) -> bool {
         match self {
-            Self::Plain(_) => false,
+            Self::Plain(_) | Self::Channel(_) => false,
             Self::Tls(stream) => stream.get_ref().0.is_within(),
         }
     }
+}
 
-    fn socket(&self) -> &Socket {
-        match self {
-            Self::Plain(socket) => socket,
-            Self::Tls(stream) => stream.get_ref().0.socket(),
-        }
-    }
+fn reset_socket(socket: &Socket) {
+    // An error means that it has ended already.
+    let _ = socket.option(|socket| socket.set_linger(Some(Duration::ZERO)));
 }
 
 impl Inner {
@@ -259,6 +350,7 @@ impl Inner {
                 }
                 poll_read_records(stream, context, &mut buffer, plaintext, failure)
             }
+            Transport::Channel(channel) => channel.poll_read(context, buffer.initialize_unfilled()),
         }
     }
 }
@@ -307,6 +399,14 @@ fn poll_write_records(
         }
     }
     written
+}
+
+/// Takes what the batch has room for.
+fn gather(stream: &mut TlsStream<Records>, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+    match stream {
+        TlsStream::Client(stream) => stream.get_mut().1.writer().write_vectored(parts),
+        TlsStream::Server(stream) => stream.get_mut().1.writer().write_vectored(parts),
+    }
 }
 
 fn set_batch(stream: &mut TlsStream<Records>, batch: usize) {

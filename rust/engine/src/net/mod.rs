@@ -5,10 +5,13 @@
 //! the other side can have a limit.
 
 mod called;
+mod channel;
 mod connection;
 mod failure;
 mod filing;
+pub(crate) mod http2;
 mod outgoing;
+mod piece;
 mod reader;
 mod records;
 mod socket;
@@ -17,13 +20,15 @@ mod watch;
 mod write_buffer;
 
 pub(crate) use called::Called;
+pub(crate) use channel::Channel;
 pub(crate) use connection::{Connection, Transport, Unrest};
 pub(crate) use failure::Peer;
 pub(crate) use filing::Filing;
 pub(crate) use outgoing::{Fault, Outgoing, Source, Supply};
+pub(crate) use piece::{Lease, Payload, Piece};
 pub(crate) use reader::{Read, Reader};
 pub(crate) use records::{RecordPlace, Records};
 pub(crate) use socket::{DetachedSocket, Socket};
 pub(crate) use stall::{Demand, Life, Stall, StallClock};
 pub(crate) use watch::{Watch, shortened};
-pub(crate) use write_buffer::{Payload, Piece, Stop, WriteBuffer};
+pub(crate) use write_buffer::{Stop, WriteBuffer};

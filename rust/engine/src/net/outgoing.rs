@@ -8,8 +8,7 @@ use std::num::NonZeroUsize;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::write_buffer::Payload;
-use super::{Connection, Life, Piece, Stop, WriteBuffer};
+use super::{Connection, Life, Payload, Piece, Stop, WriteBuffer};
 use crate::error::{Code, Error, Result};
 use crate::stream::Stream;
 use crate::wire::{BodyFraming, LAST_CHUNK, encode_chunk_head};

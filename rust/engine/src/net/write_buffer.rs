@@ -1,119 +1,17 @@
 //! What waits to be written: pieces of memory of different owners, in order, written without being joined.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::io::{self, IoSlice};
-use std::ops::Deref;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use super::piece::{Lease, Lent, PARTS_OF_PIECE, Piece};
 use super::{Connection, Life, Stall, StallClock, Watch};
-use crate::error;
-use crate::pool::{Pool, Purpose, Slice};
-use crate::stream::{Delivery, charge};
 use crate::sync::Arc as Shared;
-use crate::wire::{CHUNK_END, ChunkHead};
 
 /// Parts of one write. Linux takes up to 1024; a chunk is three, so this is ten chunks. Arbitrary.
 const PARTS: usize = 32;
-
-/// Parts of a piece at most.
-const PARTS_OF_PIECE: usize = 3;
-
-/// Bytes to write. Dropping it gives back what it holds of the pool, and of a stream's credit.
-pub(crate) enum Piece {
-    /// Of its own, such as a head.
-    Bytes(Vec<u8>),
-    /// Of its own, and of others.
-    Shared(Arc<Vec<u8>>),
-    /// A chunk: its size line, its bytes, and the line end after them.
-    Chunk(ChunkHead, Payload),
-    /// Constant.
-    Mark(&'static [u8]),
-    /// Of a body.
-    Payload(Payload),
-    /// Of an owner that is told by its drop that it is no longer needed.
-    Foreign(Box<dyn AsRef<[u8]> + Send + Sync>),
-}
-
-/// Bytes of a body.
-#[derive(Debug)]
-pub(crate) enum Payload {
-    /// Of the pool, and charged to a stream.
-    Charged(Delivery),
-    /// Of the pool, and charged to their giver.
-    Kept(Slice),
-    /// Of its own, such as what stands between the parts of a body.
-    Text(Vec<u8>),
-}
-
-impl Payload {
-    /// As what streams are made of. What is of its own is copied into `pool`.
-    ///
-    /// # Errors
-    /// `POOL_FULL`.
-    pub(crate) fn into_slice(self, pool: &Pool) -> error::Result<Slice> {
-        match self {
-            Self::Charged(delivery) => Ok(delivery.slice().clone()),
-            Self::Kept(slice) => Ok(slice),
-            Self::Text(bytes) => {
-                let mut writer = pool.writer(bytes.len(), Purpose::Control)?;
-                writer.spare()[..bytes.len()].copy_from_slice(&bytes);
-                Ok(writer.commit(bytes.len()))
-            }
-        }
-    }
-}
-
-impl Deref for Payload {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Charged(delivery) => delivery,
-            Self::Kept(slice) => slice,
-            Self::Text(bytes) => bytes,
-        }
-    }
-}
-
-impl Piece {
-    /// The bytes, in order.
-    fn parts(&self) -> [&[u8]; PARTS_OF_PIECE] {
-        match self {
-            Self::Bytes(bytes) => [bytes, &[], &[]],
-            Self::Shared(bytes) => [bytes, &[], &[]],
-            Self::Chunk(head, payload) => [head, payload, CHUNK_END],
-            Self::Mark(bytes) => [bytes, &[], &[]],
-            Self::Payload(payload) => [payload, &[], &[]],
-            Self::Foreign(bytes) => [(**bytes).as_ref(), &[], &[]],
-        }
-    }
-
-    /// How many parts have bytes, at most.
-    fn count(&self) -> usize {
-        if matches!(self, Self::Chunk(..)) { PARTS_OF_PIECE } else { 1 }
-    }
-
-    /// What it takes of a window.
-    fn charge(&self) -> usize {
-        match self {
-            Self::Chunk(_, payload) | Self::Payload(payload) => charge(payload.len()),
-            Self::Bytes(_) | Self::Shared(_) | Self::Mark(_) | Self::Foreign(_) => 0,
-        }
-    }
-
-    fn len(&self) -> usize {
-        self.parts().iter().map(|part| part.len()).sum()
-    }
-}
-
-impl fmt::Debug for Piece {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Piece").field("length", &self.len()).finish()
-    }
-}
 
 /// Why writing ended early.
 #[derive(Debug)]
@@ -143,6 +41,8 @@ pub(crate) struct WriteBuffer {
     /// The socket is what is waited for.
     waits: bool,
     life: Option<(Shared<StallClock>, Shared<Stall>)>,
+    /// What a channel has of it, if that is what it is written to.
+    lent: Option<Arc<Lent>>,
 }
 
 impl WriteBuffer {
@@ -158,6 +58,7 @@ impl WriteBuffer {
             untaken: None,
             waits: false,
             life: None,
+            lent: None,
         }
     }
 
@@ -166,7 +67,7 @@ impl WriteBuffer {
         self.life = Some(life.share());
     }
 
-    /// Undoes [`Outbox::begin_life`]. Everything is with the kernel.
+    /// Undoes [`WriteBuffer::begin_life`]. Everything is with the kernel.
     pub(crate) fn end_life(&mut self) {
         self.feed_on(0);
         self.life = None;
@@ -195,12 +96,12 @@ impl WriteBuffer {
 
     /// Whether there is nothing to write.
     pub(crate) fn is_empty(&self) -> bool {
-        self.pieces.is_empty()
+        self.pieces.is_empty() && self.lent.as_ref().is_none_or(|lent| lent.is_returned())
     }
 
     /// What takes room in the window of the body.
     pub(crate) fn held(&self) -> usize {
-        self.held
+        self.held + self.lent.as_ref().map_or(0, |lent| lent.charge())
     }
 
     /// Whether one more write would not take more than there is.
@@ -227,6 +128,9 @@ impl WriteBuffer {
         context: &mut Context<'_>,
         connection: &Connection,
     ) -> Poll<Result<usize, Stop>> {
+        if connection.is_channel() {
+            return self.poll_lend(context, connection);
+        }
         // One piece is what an event is, and needs no long list.
         let write = if self.pieces.len() == 1 {
             self.poll_write_parts::<PARTS_OF_PIECE>(context, connection)
@@ -236,6 +140,20 @@ impl WriteBuffer {
         let taken = ready!(self.poll_socket(context, connection, write))?;
         self.advance(taken);
         Poll::Ready(Ok(taken))
+    }
+
+    /// Lends the first piece, whole, once the one before it has gone; or waits until all have come back.
+    fn poll_lend(&mut self, context: &mut Context<'_>, connection: &Connection) -> Poll<Result<usize, Stop>> {
+        let mut room = connection.poll_room(context);
+        if let (true, Some(lent), Poll::Ready(Ok(()))) = (self.pieces.is_empty(), &self.lent, &room) {
+            room = lent.poll_returned(context).map(Ok);
+        }
+        ready!(self.poll_socket(context, connection, room))?;
+        let Some(piece) = self.pieces.pop_front() else { return Poll::Ready(Ok(0)) };
+        self.parts -= piece.count();
+        self.held -= piece.charge();
+        let lease = Lease::new(piece, self.lent.get_or_insert_default());
+        Poll::Ready(connection.lend(context, lease).map_err(Stop::Broken))
     }
 
     fn poll_write_parts<const MOST: usize>(
@@ -266,7 +184,7 @@ impl WriteBuffer {
         context: &mut Context<'_>,
         connection: &Connection,
     ) -> Poll<Result<(), Stop>> {
-        while !self.pieces.is_empty() {
+        while !self.is_empty() {
             ready!(self.poll_write(context, connection))?;
         }
         // What TCP has taken is with the kernel.
@@ -301,7 +219,7 @@ impl WriteBuffer {
             self.untaken = connection.untaken();
             self.stall.start(self.limit);
         }
-        if self.life.as_ref().is_some_and(|(clock, stall)| stall.wait(context, clock, self.held)) {
+        if self.life.as_ref().is_some_and(|(clock, stall)| stall.wait(context, clock, self.held())) {
             if !self.has_taken(connection) {
                 if let Some((clock, stall)) = &self.life {
                     stall.note_cut(clock);

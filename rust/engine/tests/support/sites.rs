@@ -50,6 +50,7 @@ pub(crate) fn edge_config() -> EdgeConfig {
         linger: Duration::from_secs(1),
         max_event: 64 << 10,
         event_backlog: None,
+        http2: None,
     }
 }
 

@@ -118,7 +118,8 @@ impl Chunked {
         self.state == State::Size { digits: 0, size: 0 }
     }
 
-    pub(super) fn trailers(&self) -> &[Trailer] {
+    /// The fields after the body, once it has ended.
+    pub fn trailers(&self) -> &[(Vec<u8>, Vec<u8>)] {
         &self.trailers
     }
 

@@ -450,7 +450,7 @@ impl Task<'_> {
             address: self.client.addresses.host.as_deref(),
             scheme: self.client.scheme(),
             host: incoming.authority_bytes(),
-            version: (1, incoming.minor_version),
+            version: self.client.version(incoming.minor_version),
         };
         let replaced: Vec<relay::Replaced<'_>> = spec
             .request

@@ -1,0 +1,194 @@
+//! One connection of HTTP/2, from its preface to its end: each stream is served as a connection of its own.
+
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use super::client::Client;
+use super::connection::{self, close, closed};
+use super::exchange::at_once;
+use super::inbound::Inbound;
+use super::site::Load;
+use crate::drain::Phase;
+use crate::net::Connection as Stream;
+use crate::net::http2::{Event, Excess, Http2Limits, Server};
+use crate::sync::{Arc, Mutex, lock};
+
+/// How long a client that is cut off may go on sending: its bytes, unread, would turn the end into a reset, and the reason would
+/// be lost. Arbitrary.
+const LAST_WORD: Duration = Duration::from_millis(50);
+
+/// Streams that are served may be more than are open: one that was reset takes a while to end.
+const ENDING: usize = 2;
+
+/// Far enough.
+const NEVER: Duration = Duration::from_secs(365 * 86400);
+
+/// The streams of a connection that are being served.
+#[derive(Debug)]
+struct Served {
+    count: AtomicUsize,
+    /// When the last one ended.
+    quiet: Mutex<Instant>,
+}
+
+/// One of them.
+struct Serving(Arc<Served>);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        *lock(&self.0.quiet) = Instant::now();
+        // Relaxed, here and below: the tasks of one thread alone use it.
+        self.0.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What ends a wait for requests.
+enum Step {
+    End(Option<Excess>),
+    Drain,
+    Overdue,
+    Closed,
+}
+
+struct Connection {
+    load: Arc<Load>,
+    client: Client,
+    limits: Http2Limits,
+    server: Server,
+    served: Arc<Served>,
+    requests: u64,
+    begun: Instant,
+    /// Since when no request is taken any more.
+    drained: Option<Instant>,
+    /// When it ends, whatever is unfinished.
+    end: Option<Instant>,
+}
+
+/// Serves the streams of a connection. Ends when the connection has, and leaves streams to end by themselves.
+pub(super) async fn serve(load: Arc<Load>, client: Client) {
+    // Relaxed: a count.
+    load.site.http2.fetch_add(1, Ordering::Relaxed);
+    let config = &load.site.config;
+    // Without limits no handshake settles on HTTP/2.
+    let Some(limits) = config.http2 else { return };
+    let head_bytes = u32::try_from(config.head.head_bytes).unwrap_or(u32::MAX);
+    let begun = Instant::now();
+    let mut connection = Connection {
+        server: Server::new(&client.connection, &limits, head_bytes),
+        served: Arc::new(Served { count: AtomicUsize::new(0), quiet: Mutex::new(begun) }),
+        load: Arc::clone(&load),
+        client,
+        limits,
+        requests: 0,
+        begun,
+        drained: None,
+        end: None,
+    };
+    let linger = connection.run().await;
+    let Connection { client, server, .. } = connection;
+    // What is left of its streams ends with it.
+    drop(server);
+    let mut inbound = Inbound::new(&client.connection, &load.site.supplies, config);
+    close(&client, &mut inbound, linger).await;
+}
+
+impl Connection {
+    /// Goes on to the end; how long the client may go on sending then.
+    async fn run(&mut self) -> Duration {
+        let mut phase = self.load.site.phase();
+        let linger = self.load.site.config.linger;
+        loop {
+            match self.step(&mut phase).await {
+                Step::End(None) => return linger,
+                Step::End(Some(excess)) => {
+                    self.count(excess);
+                    at_once(|context| self.server.refuse(context)).await;
+                    return LAST_WORD;
+                }
+                Step::Drain => self.drain(),
+                Step::Closed => {
+                    self.end = Some(Instant::now() + linger);
+                    self.drain();
+                }
+                Step::Overdue if self.deadline() > Instant::now() => {}
+                Step::Overdue if self.server.is_open() && self.drained.is_none() => self.drain(),
+                Step::Overdue => return LAST_WORD,
+            }
+        }
+    }
+
+    async fn step(&mut self, phase: &mut watch::Receiver<Phase>) -> Step {
+        let deadline = self.deadline();
+        let (is_drained, is_closing) = (self.drained.is_some(), self.end.is_some());
+        let mut watched = phase.clone();
+        tokio::select! {
+            biased;
+            excess = poll_fn(|context| self.poll(context)) => Step::End(excess),
+            () = closed(&mut watched), if !is_closing => Step::Closed,
+            _ = phase.wait_for(|phase| *phase != Phase::Open), if !is_drained => Step::Drain,
+            () = sleep_until(deadline) => Step::Overdue,
+        }
+    }
+
+    /// When something is due if nothing happens.
+    fn deadline(&self) -> Instant {
+        let config = &self.load.site.config;
+        let after = |from: Instant, limit: Option<Duration>| from + limit.unwrap_or(NEVER);
+        if !self.server.is_open() {
+            return after(self.begun, config.head_timeout);
+        }
+        let is_idle = self.served.count.load(Ordering::Relaxed) == 0;
+        let quiet = if is_idle { *lock(&self.served.quiet) } else { Instant::now() };
+        let due = match self.drained {
+            // The client may never say that it knows.
+            Some(drained) if is_idle => quiet.max(drained) + config.linger,
+            Some(_) => quiet + NEVER,
+            None => after(quiet, config.idle_timeout).min(self.begun + self.limits.age),
+        };
+        self.end.map_or(due, |end| end.min(due))
+    }
+
+    /// Takes no more requests: what is unfinished goes on to its end.
+    fn drain(&mut self) {
+        if self.drained.is_none() {
+            self.drained = Some(Instant::now());
+            self.server.drain();
+        }
+    }
+
+    /// Begins to serve the requests that come. Ready with the end, and with what was wrong.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Excess>> {
+        let most = self.limits.streams as usize * ENDING;
+        loop {
+            let has_room = self.served.count.load(Ordering::Relaxed) < most;
+            match ready!(self.server.poll_event(context, has_room)) {
+                Event::Request(stream) => self.begin(stream),
+                Event::Refused => self.count(Excess::Streams),
+                Event::End(excess) => return Poll::Ready(excess),
+            }
+        }
+    }
+
+    fn begin(&mut self, stream: Arc<Stream>) {
+        self.requests += 1;
+        self.served.count.fetch_add(1, Ordering::Relaxed);
+        let (load, client) = (Arc::clone(&self.load), self.client.on_stream(stream));
+        let serving = Serving(Arc::clone(&self.served));
+        tokio::spawn(async move {
+            let _serving = serving;
+            connection::serve(load, client).await;
+        });
+        if self.requests >= self.limits.requests {
+            self.drain();
+        }
+    }
+
+    fn count(&self, excess: Excess) {
+        self.load.site.excesses[excess as usize].fetch_add(1, Ordering::Relaxed);
+    }
+}

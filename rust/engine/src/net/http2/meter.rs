@@ -1,0 +1,380 @@
+//! What a client may make us do without asking for anything: frames that cost it nothing are counted, as they come and go.
+//!
+//! The `h2` crate knows what each frame means, and bounds what it keeps for it. How many frames there may be in a second it does
+//! not bound: rapid resets (CVE-2023-44487), resets that the client has us send (CVE-2025-8671), floods of PING and SETTINGS
+//! (CVE-2019-9512, CVE-2019-9515), of empty frames (CVE-2019-9518), and windows that are opened by one byte (CVE-2019-9511).
+
+use tokio::time::Instant;
+
+use super::priority::Priority;
+use crate::clock;
+
+/// Bytes of the head of a frame (RFC 9113, section 4.1).
+const HEAD: usize = 9;
+/// Bytes that a client sends before its first frame (section 3.4).
+const PREFACE: usize = 24;
+/// The longest `PRIORITY_UPDATE` frame that is read; what is longer says nothing. Arbitrary.
+const PRIORITY_BYTES: usize = 64;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const WINDOW_UPDATE: u8 = 8;
+const CONTINUATION: u8 = 9;
+const PRIORITY_UPDATE: u8 = 16;
+const END_STREAM: u8 = 1;
+const ACK: u8 = 1;
+
+/// Frames that ask for nothing: 1,000 at once, as `HAProxy` and Envoy allow some thousands for the life of a connection, and 100
+/// a second. A client that measures its round trip by PINGs sends a few a second.
+const CONTROL: Rate = Rate { burst: 1000, each_second: 100 };
+/// Streams that are reset, by either side: a browser cancels some dozens where its user leaves a page of images.
+const RESETS: Rate = Rate { burst: 100, each_second: 33 };
+/// CONTINUATION frames of one section of fields: with the first, 144 KiB, where a head has 32.
+const CONTINUATIONS: u32 = 8;
+/// A DATA frame of at least so many bytes may be answered by two updates of windows; of a smaller one the client has the choice.
+const WHOLE: usize = 256;
+const UPDATES_EACH: u32 = 2;
+/// Updates that may be saved up. Arbitrary.
+const MOST_UPDATES: u32 = 4096;
+
+/// What a client did too often. The names are those of the metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Excess {
+    /// Streams were reset.
+    Resets,
+    /// Frames came that ask for nothing.
+    Control,
+    /// Fields came in too many frames.
+    Continuations,
+    /// What came is not HTTP/2 as RFC 9113 has it.
+    Malformed,
+    /// Frames needed more memory than their bytes.
+    Overhead,
+    /// A request came while as many as the connection may have were being answered.
+    Streams,
+}
+
+impl Excess {
+    /// All of them, in the order of their numbers, with their names.
+    pub const ALL: [(Self, &'static str); 6] = [
+        (Self::Resets, "resets"),
+        (Self::Control, "control_frames"),
+        (Self::Continuations, "continuations"),
+        (Self::Malformed, "malformed"),
+        (Self::Overhead, "overhead"),
+        (Self::Streams, "streams"),
+    ];
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Rate {
+    burst: u32,
+    each_second: u32,
+}
+
+/// What is left of a rate.
+#[derive(Debug)]
+struct Bucket {
+    rate: Rate,
+    room: u32,
+    filled: Instant,
+}
+
+impl Bucket {
+    fn new(rate: Rate) -> Self {
+        Self { rate, room: rate.burst, filled: clock::now() }
+    }
+
+    /// Takes one; whether there was one.
+    fn take(&mut self) -> bool {
+        if self.room == 0 {
+            let millis = u64::try_from(clock::since(self.filled).as_millis()).unwrap_or(u64::MAX);
+            let more = millis.saturating_mul(self.rate.each_second.into()) / 1000;
+            self.room = u32::try_from(more).unwrap_or(u32::MAX).min(self.rate.burst);
+            if self.room > 0 {
+                self.filled = clock::now();
+            }
+        }
+        self.room = match self.room.checked_sub(1) {
+            Some(room) => room,
+            None => return false,
+        };
+        true
+    }
+}
+
+/// The head of a frame.
+#[derive(Debug, Clone, Copy)]
+struct Frame {
+    length: usize,
+    kind: u8,
+    flags: u8,
+}
+
+/// Finds the heads of frames in bytes.
+#[derive(Debug)]
+struct Frames {
+    /// Bytes to come before the next head.
+    skipped: usize,
+    head: [u8; HEAD],
+    has: usize,
+    /// The payload of a frame that is read.
+    kept: Option<Vec<u8>>,
+}
+
+impl Frames {
+    fn after(preface: usize) -> Self {
+        Self { skipped: preface, head: [0; HEAD], has: 0, kept: None }
+    }
+
+    /// Goes on through `bytes`, and calls `each` with the frames whose head they end, and `read` with payloads that are read.
+    fn advance(&mut self, mut bytes: &[u8], mut each: impl FnMut(Frame), mut read: impl FnMut(&[u8])) {
+        while !bytes.is_empty() {
+            if self.skipped > 0 {
+                let count = self.skipped.min(bytes.len());
+                if let Some(kept) = &mut self.kept {
+                    kept.extend_from_slice(&bytes[..count]);
+                }
+                bytes = &bytes[count..];
+                self.skipped -= count;
+            } else {
+                let count = (HEAD - self.has).min(bytes.len());
+                self.head[self.has..self.has + count].copy_from_slice(&bytes[..count]);
+                bytes = &bytes[count..];
+                self.has += count;
+                if self.has < HEAD {
+                    return;
+                }
+                self.has = 0;
+                let [high, middle, low, kind, flags, ..] = self.head;
+                let length = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
+                each(Frame { length, kind, flags });
+                self.skipped = length;
+                self.kept = (kind == PRIORITY_UPDATE && length <= PRIORITY_BYTES).then(Vec::new);
+            }
+            if self.skipped == 0 {
+                if let Some(kept) = self.kept.take() {
+                    read(&kept);
+                }
+            }
+        }
+    }
+}
+
+/// Counts the frames of a connection.
+#[derive(Debug)]
+pub(super) struct Meter {
+    received: Frames,
+    sent: Frames,
+    control: Bucket,
+    resets: Bucket,
+    /// CONTINUATION frames since the last other one.
+    continuations: u32,
+    /// Updates of windows that may come for what was sent.
+    updates: u32,
+    excess: Option<Excess>,
+    /// Bytes that were sent.
+    written: u64,
+}
+
+impl Meter {
+    /// For a connection on which the client's preface is still to come.
+    pub(super) fn of_server() -> Self {
+        Self {
+            received: Frames::after(PREFACE),
+            sent: Frames::after(0),
+            control: Bucket::new(CONTROL),
+            resets: Bucket::new(RESETS),
+            continuations: 0,
+            updates: MOST_UPDATES,
+            excess: None,
+            written: 0,
+        }
+    }
+
+    /// What the client did too often, if anything: its bytes are read no further.
+    pub(super) fn excess(&self) -> Option<Excess> {
+        self.excess
+    }
+
+    /// Bytes that were sent so far.
+    pub(super) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// `bytes` have come. Calls `update` with what they say of the priority of streams.
+    pub(super) fn receive(&mut self, bytes: &[u8], mut update: impl FnMut(u32, Priority)) {
+        let Self { received, control, resets, continuations, updates, excess, .. } = self;
+        received.advance(
+            bytes,
+            |Frame { length, kind, flags }| {
+                *continuations = if kind == CONTINUATION { *continuations + 1 } else { 0 };
+                let (taken, why) = match kind {
+                    RST_STREAM => (resets.take(), Excess::Resets),
+                    CONTINUATION => (*continuations <= CONTINUATIONS, Excess::Continuations),
+                    HEADERS => return,
+                    DATA if length > 0 || flags & END_STREAM != 0 => return,
+                    SETTINGS | PING if flags & ACK != 0 => return,
+                    WINDOW_UPDATE if *updates > 0 => {
+                        *updates -= 1;
+                        return;
+                    }
+                    _ => (control.take(), Excess::Control),
+                };
+                if !taken {
+                    excess.get_or_insert(why);
+                }
+            },
+            |payload| {
+                if let Some((stream, value)) = payload.split_first_chunk::<4>() {
+                    if let Some(priority) = Priority::parse(value) {
+                        update(u32::from_be_bytes(*stream) & (u32::MAX >> 1), priority);
+                    }
+                }
+            },
+        );
+    }
+
+    /// `bytes` are sent.
+    pub(super) fn send(&mut self, bytes: &[u8]) {
+        self.written += bytes.len() as u64;
+        let Self { sent, resets, updates, excess, .. } = self;
+        sent.advance(
+            bytes,
+            |Frame { length, kind, .. }| match kind {
+                DATA if length >= WHOLE => *updates = (*updates + UPDATES_EACH).min(MOST_UPDATES),
+                RST_STREAM if !resets.take() => {
+                    excess.get_or_insert(Excess::Resets);
+                }
+                _ => {}
+            },
+            |_| {},
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::advance;
+
+    use super::*;
+
+    fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        [&length[1..], &[kind, flags, 0, 0, 0, 1], payload].concat()
+    }
+
+    fn begun() -> Meter {
+        let mut meter = Meter::of_server();
+        meter.receive(&[0; PREFACE], |_, _| {});
+        meter
+    }
+
+    /// How many of `frame` may come.
+    fn allowed(meter: &mut Meter, frame: &[u8]) -> usize {
+        for count in 0.. {
+            meter.receive(frame, |_, _| {});
+            if meter.excess().is_some() {
+                return count;
+            }
+            if count > 100_000 {
+                break;
+            }
+        }
+        usize::MAX
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_costs_a_client_nothing_has_a_limit() {
+        for (kind, flags, payload, count, excess) in [
+            (PING, 0, &[0; 8][..], 1000, Excess::Control),
+            (SETTINGS, 0, &[], 1000, Excess::Control),
+            (DATA, 0, &[], 1000, Excess::Control),
+            (2, 0, &[0; 5], 1000, Excess::Control),
+            (PRIORITY_UPDATE, 0, b"\0\0\0\x01u=1", 1000, Excess::Control),
+            (99, 0, b"?", 1000, Excess::Control),
+            (WINDOW_UPDATE, 0, &[0, 0, 0, 1], 1000 + MOST_UPDATES as usize, Excess::Control),
+            (RST_STREAM, 0, &[0; 4], 100, Excess::Resets),
+            (CONTINUATION, 0, b"", 8, Excess::Continuations),
+        ] {
+            let mut meter = begun();
+            assert_eq!(allowed(&mut meter, &frame(kind, flags, payload)), count, "{kind}");
+            assert_eq!(meter.excess(), Some(excess), "{kind}");
+        }
+        for (kind, flags, payload) in
+            [(HEADERS, 0, &b"?"[..]), (DATA, 0, b"?"), (DATA, END_STREAM, b""), (PING, ACK, &[0; 8])]
+        {
+            assert_eq!(allowed(&mut begun(), &frame(kind, flags, payload)), usize::MAX, "{kind}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_pauses_may_go_on_at_the_rate() {
+        let mut meter = begun();
+        let ping = frame(PING, 0, &[0; 8]);
+        for _ in 0..1000 {
+            meter.receive(&ping, |_, _| {});
+        }
+        advance(Duration::from_secs(1)).await;
+        for _ in 0..100 {
+            meter.receive(&ping, |_, _| {});
+        }
+        assert_eq!(meter.excess(), None);
+        meter.receive(&ping, |_, _| {});
+        assert_eq!(meter.excess(), Some(Excess::Control));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_frame_that_was_sent_allows_two_updates_unless_it_is_tiny() {
+        let mut meter = begun();
+        let update = frame(WINDOW_UPDATE, 0, &[0, 0, 0, 1]);
+        for _ in 0..10_000 {
+            meter.send(&frame(DATA, 0, &[0; WHOLE]));
+            meter.receive(&[&*update, &*update].concat(), |_, _| {});
+        }
+        assert_eq!(meter.excess(), None);
+        for _ in 0..10_000 {
+            meter.send(&frame(DATA, 0, &[0]));
+            meter.receive(&update, |_, _| {});
+        }
+        assert_eq!(meter.excess(), Some(Excess::Control));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn resets_that_the_client_has_us_send_count_as_its_own() {
+        let mut meter = begun();
+        for _ in 0..50 {
+            meter.receive(&frame(RST_STREAM, 0, &[0; 4]), |_, _| {});
+            meter.send(&frame(RST_STREAM, 0, &[0; 4]));
+        }
+        assert_eq!(meter.excess(), None);
+        meter.send(&frame(RST_STREAM, 0, &[0; 4]));
+        assert_eq!(meter.excess(), Some(Excess::Resets));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn frames_are_found_however_the_bytes_come() {
+        let bytes = [
+            vec![0; PREFACE],
+            frame(HEADERS, 0, &[7; 300]),
+            frame(PRIORITY_UPDATE, 0, b"\x80\0\0\x05u=1, i"),
+            frame(PRIORITY_UPDATE, 0, &[b' '; PRIORITY_BYTES + 1]),
+            frame(RST_STREAM, 0, &[0; 4]),
+        ]
+        .concat();
+        for size in 1..bytes.len() {
+            let (mut meter, mut updates) = (Meter::of_server(), Vec::new());
+            for piece in bytes.chunks(size) {
+                meter.receive(piece, |stream, priority| updates.push((stream, priority)));
+            }
+            assert_eq!(updates, [(5, Priority { urgency: 1, incremental: true })], "{size}");
+            assert_eq!((meter.resets.room, meter.control.room), (99, 998), "{size}");
+        }
+    }
+}

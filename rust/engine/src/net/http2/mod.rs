@@ -1,0 +1,20 @@
+//! HTTP/2 (RFC 9113) over a connection: each stream is a [`super::Channel`], which is read and written as a connection of
+//! HTTP/1.1 would be.
+//!
+//! Framing, header compression, windows and the states of streams are the `h2` crate's. What is here stands around it: frames of
+//! one turn leave in one write ([`carrier`]), what a client may make us do without asking for anything is bounded ([`meter`]),
+//! and the stream that the client needs most goes first ([`gate`]).
+
+mod carrier;
+mod gate;
+mod meter;
+mod portion;
+mod priority;
+mod reply;
+mod request;
+mod server;
+mod stream;
+
+pub use meter::Excess;
+pub use server::Http2Limits;
+pub(crate) use server::{Event, Server};
