@@ -1,6 +1,7 @@
 //! One connection of HTTP/2, from its preface to its end: each stream is served as a connection of its own.
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -14,8 +15,8 @@ use super::exchange::at_once;
 use super::inbound::Inbound;
 use super::site::Load;
 use crate::drain::Phase;
-use crate::net::Connection as Stream;
 use crate::net::http2::{Event, Excess, Http2Limits, Server};
+use crate::net::{Called, Connection as Stream};
 use crate::sync::{Arc, Mutex, lock};
 
 /// How long a client that is cut off may go on sending: its bytes, unread, would turn the end into a reset, and the reason would
@@ -126,13 +127,20 @@ impl Connection {
         let deadline = self.deadline();
         let (is_drained, is_closing) = (self.drained.is_some(), self.end.is_some());
         let mut watched = phase.clone();
-        tokio::select! {
-            biased;
-            excess = poll_fn(|context| self.poll(context)) => Step::End(excess),
-            () = closed(&mut watched), if !is_closing => Step::Closed,
-            _ = phase.wait_for(|phase| *phase != Phase::Open), if !is_drained => Step::Drain,
-            () = sleep_until(deadline) => Step::Overdue,
-        }
+        let mut aside = pin!(async {
+            tokio::select! {
+                biased;
+                () = closed(&mut watched), if !is_closing => Step::Closed,
+                _ = phase.wait_for(|phase| *phase != Phase::Open), if !is_drained => Step::Drain,
+                () = sleep_until(deadline) => Step::Overdue,
+            }
+        });
+        let mut aside = Called::new(aside.as_mut());
+        poll_fn(|context| match self.poll(context) {
+            Poll::Ready(excess) => Poll::Ready(Step::End(excess)),
+            Poll::Pending => aside.poll(context),
+        })
+        .await
     }
 
     /// When something is due if nothing happens.

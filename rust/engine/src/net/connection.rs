@@ -145,6 +145,15 @@ impl Connection {
         lock(&self.inner).poll_read(context, memory)
     }
 
+    /// As [`Connection::poll_read`], into memory that may hold nothing yet. Not for a channel.
+    pub(crate) fn poll_read_buffer(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        lock(&self.inner).poll_read_buffer(context, buffer)
+    }
+
     /// Bytes that were written and that the other side has not taken, where the kernel knows.
     pub(crate) fn untaken(&self) -> Option<usize> {
         match &lock(&self.inner).transport {
@@ -335,22 +344,31 @@ impl Inner {
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>, memory: &mut [u8]) -> Poll<io::Result<usize>> {
+        if let Transport::Channel(channel) = &mut self.transport {
+            return channel.poll_read(context, memory);
+        }
         let mut buffer = ReadBuf::new(memory);
+        ready!(self.poll_read_buffer(context, &mut buffer))?;
+        Poll::Ready(Ok(buffer.filled().len()))
+    }
+
+    fn poll_read_buffer(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let Self { transport, plaintext, failure, .. } = self;
         match transport {
             // A read that does not fill the buffer tells the runtime that the socket is drained, which saves the
             // `recv` that would only say so.
-            Transport::Plain(socket) => {
-                ready!(Pin::new(socket).poll_read(context, &mut buffer))?;
-                Poll::Ready(Ok(buffer.filled().len()))
-            }
+            Transport::Plain(socket) => Pin::new(socket).poll_read(context, buffer),
             Transport::Tls(stream) => {
                 if let Some(failure) = failure.take() {
                     return Poll::Ready(Err(failure));
                 }
-                poll_read_records(stream, context, &mut buffer, plaintext, failure)
+                poll_read_records(stream, context, buffer, plaintext, failure)
             }
-            Transport::Channel(channel) => channel.poll_read(context, buffer.initialize_unfilled()),
+            Transport::Channel(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
         }
     }
 }
@@ -362,21 +380,21 @@ fn poll_read_records(
     buffer: &mut ReadBuf<'_>,
     plaintext: &mut bool,
     failure: &mut Option<io::Error>,
-) -> Poll<io::Result<usize>> {
+) -> Poll<io::Result<()>> {
     *plaintext = true;
     loop {
         let before = buffer.filled().len();
         match Pin::new(&mut *stream).poll_read(context, buffer) {
             Poll::Ready(Ok(())) if buffer.filled().len() > before && buffer.remaining() > 0 => {}
-            Poll::Ready(Ok(())) => return Poll::Ready(Ok(buffer.filled().len())),
+            Poll::Ready(Ok(())) => return Poll::Ready(Ok(())),
             Poll::Ready(Err(error)) if before > 0 => {
                 *failure = Some(error);
-                return Poll::Ready(Ok(before));
+                return Poll::Ready(Ok(()));
             }
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
             Poll::Pending => {
                 *plaintext = false;
-                return if before > 0 { Poll::Ready(Ok(before)) } else { Poll::Pending };
+                return if before > 0 { Poll::Ready(Ok(())) } else { Poll::Pending };
             }
         }
     }

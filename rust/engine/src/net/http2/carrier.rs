@@ -45,10 +45,10 @@ impl AsyncRead for Traffic {
             // The task of the connection ends it.
             return Poll::Pending;
         }
-        let count = ready!(connection.poll_read(context, buffer.initialize_unfilled()))?;
-        let bytes = &buffer.initialize_unfilled()[..count];
+        let before = buffer.filled().len();
+        ready!(connection.poll_read_buffer(context, buffer))?;
+        let bytes = &buffer.filled()[before..];
         lock(meter).receive(bytes, |stream, priority| gate.update(stream, priority));
-        buffer.advance(count);
         Poll::Ready(Ok(()))
     }
 }

@@ -8,7 +8,8 @@ use http::{HeaderMap, Response, StatusCode};
 
 use crate::error::Error;
 use crate::wire::{
-    BodyFraming, BodyLimits, Chunked, Head, HeadLimits, HeadScanner, body_of, is_same_name, members,
+    BodyFraming, BodyLimits, Chunked, Head, HeadLimits, HeadScanner, body_of, is_one_of, is_same_name,
+    members,
 };
 
 /// The head was written or checked here: these keep an endless one from filling the memory. Arbitrary.
@@ -23,7 +24,7 @@ const HOP: [&str; 5] = ["connection", "keep-alive", "proxy-connection", "transfe
 #[derive(Debug)]
 enum State {
     /// Before the end of a head, of which this has come.
-    Head(Box<HeadScanner>, Vec<u8>),
+    Head(HeadScanner, Vec<u8>),
     Length(u64),
     Chunked(Box<Chunked>),
     UntilClose,
@@ -53,7 +54,7 @@ pub(super) struct Reply {
 impl Reply {
     /// To a request; `is_head_request` if its method is HEAD.
     pub(super) fn new(is_head_request: bool) -> Self {
-        Self { state: State::Head(Box::new(HeadScanner::new(&HEAD)), Vec::new()), is_head_request }
+        Self { state: State::Head(HeadScanner::new(&HEAD), Vec::new()), is_head_request }
     }
 
     /// Whether all of it has come.
@@ -142,14 +143,13 @@ impl Reply {
         let body = body_of(head, method).map_err(|error| wrong(&error))?;
         let mut response = Response::new(());
         *response.status_mut() = StatusCode::from_u16(head.status).map_err(io::Error::other)?;
-        let named: Vec<_> = head.get_all("connection").flat_map(members).collect();
-        let is_kept = |name: &[u8]| {
-            !HOP.iter().any(|hop| is_same_name(name, hop.as_bytes()))
-                && !named.iter().any(|named| is_same_name(name, named))
-        };
+        let is_named =
+            |name: &[u8]| head.get_all("connection").flat_map(members).any(|named| is_same_name(name, named));
+        let has_named = head.get("connection").is_some();
+        let is_kept = |name: &[u8]| !(is_one_of(name, &HOP) || has_named && is_named(name));
         *response.headers_mut() = fields(head.headers().filter(|(name, _)| is_kept(name)))?;
         if head.status < 200 {
-            self.state = State::Head(Box::new(HeadScanner::new(&HEAD)), Vec::new());
+            self.state = State::Head(HeadScanner::new(&HEAD), Vec::new());
             return Ok(Step::Interim(response));
         }
         self.state = match body {
