@@ -19,7 +19,9 @@ from typing import Literal
 
 from harness.builds import BENCHMARKS, AbsentError, go, require, rust
 
-Kind = Literal["segments", "events", "handlers", "hits", "fan-out"]
+Kind = Literal[
+    "segments", "events", "handlers", "hits", "fan-out", "secured", "secured-hits", "secured-handlers"
+]
 PEERS = BENCHMARKS / "peers"
 
 

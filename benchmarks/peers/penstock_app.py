@@ -10,6 +10,7 @@ nothing. `/wakeups` tells how often the event loop was woken. Nothing is logged.
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 import uvloop
 from aiohttp import web
@@ -17,12 +18,12 @@ from aiohttp.typedefs import Handler
 from aiohttp_proxy import end_to_end
 
 from penstock import Engine, config
-from penstock.config import Cache, Caching, Edge, OriginLimits
+from penstock.config import TLS, Cache, Caching, Edge, Http2, OriginLimits
 from penstock.web import Gateway, NativeRequest, run_app
 
 # As many streams at once as the load opens, and connections kept as long as the peers keep theirs.
 LIMITS = OriginLimits(connections=4096, requests_per_connection=100_000_000, idle_timeout=300)
-EDGE = Edge(idle_timeout=300)
+EDGE = Edge(idle_timeout=300, http2=Http2(requests=100_000_000))
 # Room for every object of a run at its true cost. What is not used of it is not taken.
 MEMORY, CACHE = "6GiB", Cache(memory="3GiB")
 
@@ -65,6 +66,7 @@ def main() -> None:
     parser.add_argument("--bearer", action="store_true")
     parser.add_argument("--authorise", action="store_true")
     parser.add_argument("--middleware", action="store_true")
+    parser.add_argument("--tls", nargs=2, metavar=("CERT", "KEY"))
     arguments = parser.parse_args()
 
     if arguments.lane == "cached":
@@ -97,6 +99,7 @@ def main() -> None:
         app.router.add_get("/{path:.*}", relay_frames(engine, arguments.origin))
     else:
         app.router.add_route("*", "/{path:.*}", gateway.relay)
+    edge = replace(EDGE, tls=TLS(*arguments.tls)) if arguments.tls else EDGE
     host, _, port = arguments.listen.rpartition(":")
     loop = uvloop.new_event_loop()
     common = {
@@ -109,7 +112,7 @@ def main() -> None:
     if arguments.lane == "stock":
         web.run_app(app, host=host, port=int(port), backlog=4096, **common)
     else:
-        run_app(app, host=host, port=int(port), engine=engine, edge=EDGE, **common)
+        run_app(app, host=host, port=int(port), engine=engine, edge=edge, **common)
 
 
 if __name__ == "__main__":

@@ -208,9 +208,19 @@ class Forwarding:
     """Give clients the path that leads to it instead of a URL with the origin's own scheme, host and port, in
     Location, Content-Location and Refresh: an origin that gets its own Host builds such URLs, and clients may not
     be able to reach them. As nginx's `proxy_redirect default`."""
+    trailers: bool = False
+    """Pass the trailers of bodies on, either way, if the other side says that it takes them (`TE: trailers`). What is
+    gRPC passes with its trailers in any case. Off: few clients read them, and caches drop them."""
 
     def __post_init__(self) -> None:
-        for name in ("x_forwarded", "forwarded", "trust_incoming", "preserve_host", "map_location"):
+        for name in (
+            "x_forwarded",
+            "forwarded",
+            "trust_incoming",
+            "preserve_host",
+            "map_location",
+            "trailers",
+        ):
             checks.flag(self, name)
         if self.via is not None and not (isinstance(self.via, str) and _TOKEN.fullmatch(self.via)):
             raise checks.bad(self, "via", "must be a token (letters, digits, !#$%&'*+-.^_`|~) or None")

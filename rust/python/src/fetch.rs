@@ -82,6 +82,7 @@ fn start(py: Python<'_>, engine: &Engine, request: OriginRequest<'_>, body: Requ
         is_proven: near.as_ref().is_none_or(|transport| transport.get().is_proven()),
         // The caller gets the error.
         reports: false,
+        passing: origin::Passing::Body,
         // What is fetched near a client is mostly left to the engine.
         in_frames: near.is_none(),
     });

@@ -48,13 +48,15 @@ pub(crate) struct Policy {
     trust_incoming: bool,
     preserve_host: bool,
     map_location: bool,
+    trailers: bool,
 }
 
 impl From<Policy> for relay::Forwarding {
     fn from(policy: Policy) -> Self {
-        let Policy { x_forwarded, forwarded, via, trust_incoming, preserve_host, map_location } = policy;
+        let Policy { x_forwarded, forwarded, via, trust_incoming, preserve_host, map_location, trailers } =
+            policy;
         let via = via.map(Into::into);
-        Self { x_forwarded, forwarded, via, trust_incoming, preserve_host, map_location }
+        Self { x_forwarded, forwarded, via, trust_incoming, preserve_host, map_location, trailers }
     }
 }
 

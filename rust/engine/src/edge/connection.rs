@@ -12,6 +12,7 @@ use super::account::Account;
 use super::answer::refusal;
 use super::client::Client;
 use super::exchange::{Task, may_answer, may_refuse, send_whole};
+use super::grpc;
 use super::inbound::Inbound;
 use super::log::Entry;
 use super::progress::Progress;
@@ -95,7 +96,7 @@ async fn requests(site: &Site, thread: usize, client: &Client, phase: &mut watch
             }
             Err(error) => {
                 let progress = Progress::new(site.unread.of(thread));
-                let next = Box::pin(refuse(site, client, &error, false, &progress)).await;
+                let next = Box::pin(refuse(site, client, &error, None, &progress)).await;
                 let status = status_of(&error, &progress);
                 progress.end(status, Some(&error), 0, progress.elapsed());
                 if may_answer(&error) {
@@ -179,7 +180,7 @@ async fn exchange(
     let next = match &result {
         Err(error) if may_refuse(error, &progress) => {
             // On the heap, because few requests are refused, and each would wait for its end with the room for it.
-            Box::pin(refuse(site, client, error, incoming.method() == "HEAD", &progress)).await
+            Box::pin(refuse(site, client, error, Some(incoming), &progress)).await
         }
         result => Next::after(result, &progress, inbound),
     };
@@ -264,7 +265,13 @@ fn status_of(error: &Error, progress: &Progress) -> u16 {
 }
 
 /// Tells the client why there is no answer.
-async fn refuse(site: &Site, client: &Client, error: &Error, head_only: bool, progress: &Progress) -> Next {
+async fn refuse(
+    site: &Site,
+    client: &Client,
+    error: &Error,
+    incoming: Option<&Incoming>,
+    progress: &Progress,
+) -> Next {
     if !may_answer(error) {
         // It left between two requests, or within a head. The responses before are whole, and may still be on their way.
         return Next::Close;
@@ -273,7 +280,14 @@ async fn refuse(site: &Site, client: &Client, error: &Error, head_only: bool, pr
     site.refused.fetch_add(1, Ordering::Relaxed);
     let decision = progress.decision();
     let denial = decision.as_deref().and_then(Decision::denial);
-    let bytes = refusal(error, denial, site.hsts(client), true, head_only);
+    let bytes = if incoming.is_some_and(grpc::is_call) {
+        let status = denial.map_or(error.code().status(), |denial| denial.status);
+        let detail = denial.and_then(|denial| denial.detail.as_deref()).unwrap_or(error.code().meaning());
+        grpc::refusal(error, status, detail)
+    } else {
+        let head_only = incoming.is_some_and(|incoming| incoming.method() == "HEAD");
+        refusal(error, denial, site.hsts(client), true, head_only)
+    };
     if send_whole(site, client, bytes, progress).await { Next::Close } else { Next::Reset }
 }
 

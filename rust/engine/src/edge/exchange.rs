@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::account::Account;
 use super::client::Client;
+use super::grpc::Call;
 use super::inbound::check_size;
 use super::metered::Metered;
 use super::progress::{Progress, Stopped};
@@ -37,6 +38,8 @@ pub(super) struct Task<'a> {
     pub(super) target_at: Option<&'a str>,
     /// Decides whether the request is let in, if the route has a gate.
     pub(super) gate: Option<&'a Gate>,
+    /// The request is a call of gRPC.
+    pub(super) call: Option<Call>,
 }
 
 /// The body of a request, as its head announces it.
@@ -90,6 +93,7 @@ impl<'a> Task<'a> {
             stripped: None,
             target_at: None,
             gate: None,
+            call: None,
         }
     }
 

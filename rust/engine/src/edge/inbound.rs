@@ -41,18 +41,35 @@ pub(super) struct Inbound<'a> {
     body_is_read: bool,
     /// Bytes of it that have come, without their framing.
     received: u64,
+    /// It may pause for as long as its sender likes.
+    may_pause: bool,
 }
 
 impl<'a> Inbound<'a> {
     pub(super) fn new(connection: &'a Connection, supplies: &'a Supplies, config: &'a EdgeConfig) -> Self {
         let reader = Reader::new(Peer::Client, &supplies.pool, Watch::default());
         let (heads, reads) = (&*supplies.heads, supplies.reads);
-        Self { connection, reader, config, heads, reads, held: None, body_is_read: true, received: 0 }
+        Self {
+            connection,
+            reader,
+            config,
+            heads,
+            reads,
+            held: None,
+            body_is_read: true,
+            received: 0,
+            may_pause: false,
+        }
     }
 
     /// Bytes of the bodies of requests that have come since the last call, without their framing.
     pub(super) fn take_received(&mut self) -> u64 {
         std::mem::take(&mut self.received)
+    }
+
+    /// The body of the latest request comes at the pace of its sender.
+    pub(super) fn let_pause(&mut self) {
+        self.may_pause = true;
     }
 
     /// Whether unread bytes are here: of the body that is awaited, or of the next request.
@@ -87,6 +104,7 @@ impl<'a> Inbound<'a> {
     async fn find_head(&mut self) -> Result<Option<Incoming>> {
         let mut scanner = IncomingScanner::new(&self.config.head);
         self.reader.restart();
+        self.may_pause = false;
         let mut begun = None;
         loop {
             if let Some(held) = &self.held {
@@ -182,9 +200,9 @@ impl<'a> Inbound<'a> {
     /// Reads the body into `feed`. Returns what went wrong, unless more may follow on the connection.
     async fn take_body(&mut self, body: BodyFraming, most: Option<u64>, feed: Feed) -> Option<Error> {
         match self.read_body(body, most, &feed).await {
-            Ok(()) => {
+            Ok(trailers) => {
                 self.body_is_read = body != BodyFraming::Tunnel;
-                feed.finish(Ending::default());
+                feed.finish(Ending { trailers, ..Ending::default() });
                 if self.body_is_read {
                     return None;
                 }
@@ -200,13 +218,19 @@ impl<'a> Inbound<'a> {
         }
     }
 
-    async fn read_body(&mut self, body: BodyFraming, most: Option<u64>, feed: &Feed) -> Result<()> {
+    /// Returns the trailers.
+    async fn read_body(
+        &mut self,
+        body: BodyFraming,
+        most: Option<u64>,
+        feed: &Feed,
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let mut decoder = Decoder::of_request(body, self.config.body);
         let mut size = ReadSize::new(self.reads, decoder.remaining());
         let mut pieces = Vec::new();
         let mut received = 0;
-        // A tunnel may be quiet for as long as both sides like.
-        let mut pace = (body != BodyFraming::Tunnel).then(|| Pace::new(self.config));
+        // A tunnel, and a stream of messages, may be quiet for as long as both sides like.
+        let mut pace = (body != BodyFraming::Tunnel && !self.may_pause).then(|| Pace::new(self.config));
         loop {
             if let Some(bytes) = self.held.take() {
                 let rest = decoder.decode(bytes, &mut |piece| pieces.push(piece));
@@ -219,7 +243,7 @@ impl<'a> Inbound<'a> {
                 self.held = rest?;
             }
             if decoder.is_done() {
-                return Ok(());
+                return Ok(decoder.trailers().to_vec());
             }
             tokio::select! {
                 biased;
@@ -237,7 +261,7 @@ impl<'a> Inbound<'a> {
                 }
                 Read::End { .. } => {
                     decoder.at_eof()?;
-                    return Ok(());
+                    return Ok(Vec::new());
                 }
                 Read::Nothing => {}
             }

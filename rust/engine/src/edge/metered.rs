@@ -89,6 +89,10 @@ impl Source for Metered {
     fn client_left(&mut self) {
         self.supply.client_left();
     }
+
+    fn trailers(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        self.supply.trailers()
+    }
 }
 
 impl Drop for Metered {

@@ -24,6 +24,7 @@ mod clients;
 mod config;
 mod connection;
 mod exchange;
+mod grpc;
 mod handshakes;
 mod head;
 mod heads;

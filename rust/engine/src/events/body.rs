@@ -250,6 +250,10 @@ impl Source for EventBody {
         }
         self.supply.client_left();
     }
+
+    fn trailers(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        self.supply.trailers()
+    }
 }
 
 impl Drop for EventBody {

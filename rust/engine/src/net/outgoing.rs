@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::{Connection, Life, Payload, Piece, Stop, WriteBuffer};
 use crate::error::{Code, Error, Result};
 use crate::stream::Stream;
-use crate::wire::{BodyFraming, LAST_CHUNK, encode_chunk_head};
+use crate::wire::{BodyFraming, LAST_CHUNK, encode_chunk_head, encode_last_chunk};
 
 /// A body that its sender asks for bytes, such as what a cache keeps, or what an origin's connection brings.
 pub(crate) trait Source: fmt::Debug + Send {
@@ -44,6 +44,11 @@ pub(crate) trait Source: fmt::Debug + Send {
 
     /// What is asked for from now on is not sent.
     fn client_left(&mut self) {}
+
+    /// The fields after the body, once it has ended.
+    fn trailers(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        Vec::new()
+    }
 }
 
 /// What gives the bytes of a body.
@@ -93,6 +98,14 @@ impl Supply {
     /// As [`Source::last`].
     pub(crate) fn last(&mut self) -> Option<Payload> {
         if let Self::Source(source) = self { source.last() } else { None }
+    }
+
+    /// As [`Source::trailers`].
+    pub(crate) fn trailers(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        match self {
+            Self::Stream(stream) => stream.ending().map(|ending| ending.trailers).unwrap_or_default(),
+            Self::Source(source) => source.trailers(),
+        }
     }
 
     /// As [`Source::client_left`].
@@ -180,6 +193,8 @@ pub(crate) struct Outgoing {
     aside_told: u64,
     /// What it is when a body has another length than was announced: that depends on who has announced it.
     wrong_length: Code,
+    /// The fields after a body are sent too, if it is framed here as chunks.
+    passes_trailers: bool,
 }
 
 impl Outgoing {
@@ -197,7 +212,13 @@ impl Outgoing {
             aside: 0,
             aside_told: 0,
             wrong_length,
+            passes_trailers: false,
         }
+    }
+
+    /// The fields after the body are sent too. Only for a receiver that takes them (RFC 9110, section 6.5.1).
+    pub(crate) fn pass_trailers(&mut self) {
+        self.passes_trailers = true;
     }
 
     /// Gives signs of `life` from now on.
@@ -409,10 +430,18 @@ impl Outgoing {
     }
 
     fn end(&mut self) -> Result<()> {
-        if let Some(Body { framing, extent: Extent::Whole | Extent::Framed, .. }) = &self.body {
+        if let Some(Body { supply, framing, extent: Extent::Whole | Extent::Framed }) = &self.body {
             match framing {
                 BodyFraming::Length(1..) => return Err(wrong_length(self.wrong_length, "shorter")()),
-                BodyFraming::Chunked => self.buffer.push(Piece::Mark(LAST_CHUNK)),
+                BodyFraming::Chunked => {
+                    let trailers = if self.passes_trailers { supply.trailers() } else { Vec::new() };
+                    self.buffer.push(if trailers.is_empty() {
+                        Piece::Mark(LAST_CHUNK)
+                    } else {
+                        let trailers = trailers.iter().map(|(name, value)| (&**name, &**value));
+                        Piece::Bytes(encode_last_chunk(trailers))
+                    });
+                }
                 BodyFraming::Empty
                 | BodyFraming::Length(0)
                 | BodyFraming::UntilClose

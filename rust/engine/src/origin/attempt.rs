@@ -13,7 +13,7 @@ use super::exchange::{Failure, Interim, Terms, exchange};
 use super::origins::Origins;
 use super::payload::Payload;
 use super::place::{Lease, Place};
-use super::request::{Request, is_idempotent};
+use super::request::{Passing, Request, is_idempotent};
 use super::upload::Upload;
 use crate::clock;
 use crate::error::{Code, Error, Result};
@@ -83,7 +83,7 @@ async fn ask(
     let mut head = encode()?;
     let handshake = (framing == BodyFraming::Tunnel).then(|| Handshake::of(headers)).transpose()?;
     admit(origins)?;
-    let upload = body.gather(&origins.limits).await?;
+    let upload = if request.passing == Passing::Call { true } else { body.gather(&origins.limits).await? };
     let started = clock::now();
     let mut lease = match origins.lease(place, endpoint, timeouts.queue, upload, request.is_proven).await {
         Ok(lease) => lease,
@@ -112,7 +112,7 @@ async fn ask(
             }
         }
         lease.count_request();
-        let mut upload = Upload::new(head, body, timeouts.between_bytes);
+        let mut upload = Upload::new(head, body, timeouts.between_bytes, request.passing != Passing::Body);
         // An origin may close an idle connection at any time, or write stray bytes to it, also while a request is on its
         // way (RFC 9112, section 9.3.1). That cannot happen on a new connection, so there is one retry.
         let again = again.filter(|_| terms.reused);

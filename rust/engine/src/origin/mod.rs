@@ -47,7 +47,7 @@ pub use fetch::fetch;
 pub use limits::{OriginLimits, Timeouts};
 pub use notices::{Event, Notice, Notices};
 pub use origins::Origins;
-pub use request::{Request, RequestBody};
+pub use request::{Passing, Request, RequestBody};
 pub use stats::{Counts, EndpointStats, OriginStats};
 pub use tally::OriginSums;
 pub use tls::{Roots, Tls};

@@ -13,7 +13,7 @@ use crate::error::{Code, Error, Result};
 use crate::framing::{Cutter, Framing};
 use crate::net::{Payload, Source};
 use crate::pool::{Purpose, Slice};
-use crate::stream::Allowance;
+use crate::stream::{Allowance, Ending};
 use crate::wire::BodyFraming;
 
 /// A body before any of it has been decoded.
@@ -61,8 +61,8 @@ pub(crate) struct Relayed {
 #[derive(Debug)]
 enum State {
     Coming(Body),
-    /// All of it has been read.
-    Ended,
+    /// All of it has been read, and what follows it.
+    Ended(Ending),
     /// The error after the bytes that were read.
     Failed(Error),
 }
@@ -78,7 +78,7 @@ impl Source for Relayed {
                 self.allowance.end();
                 return Poll::Ready(match &self.state {
                     State::Failed(error) => Some(Err(error.clone())),
-                    State::Coming(_) | State::Ended => None,
+                    State::Coming(_) | State::Ended(_) => None,
                 });
             };
             if body.is_done() {
@@ -122,6 +122,10 @@ impl Source for Relayed {
             self.fail(error);
         }
     }
+
+    fn trailers(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        if let State::Ended(ending) = &self.state { ending.trailers.clone() } else { Vec::new() }
+    }
 }
 
 impl Relayed {
@@ -130,7 +134,7 @@ impl Relayed {
         let Self { state, cutter, allowance, .. } = self;
         loop {
             let frame = match state {
-                State::Ended => cutter.finish(allowance.pool()),
+                State::Ended(_) => cutter.finish(allowance.pool()),
                 State::Coming(_) | State::Failed(_) => cutter.next(allowance.pool()),
             };
             match frame {
@@ -149,8 +153,8 @@ impl Relayed {
     }
 
     fn finish(&mut self) {
-        if let State::Coming(body) = std::mem::replace(&mut self.state, State::Ended) {
-            body.finish();
+        if let State::Coming(body) = std::mem::replace(&mut self.state, State::Ended(Ending::default())) {
+            self.state = State::Ended(body.finish());
         }
     }
 

@@ -34,8 +34,21 @@ pub struct Request {
     pub is_proven: bool,
     /// Whether its failure is logged here, because no other code logs it.
     pub reports: bool,
+    /// How its body is sent on.
+    pub passing: Passing,
     /// The body goes to a reader of frames, for which each costs more than a read of the connection.
     pub in_frames: bool,
+}
+
+/// How the body of a request is sent on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passing {
+    /// Without its trailers.
+    Body,
+    /// With them.
+    Trailers,
+    /// With them, and what there is of it at once: it is a stream of messages.
+    Call,
 }
 
 /// The body of a request.

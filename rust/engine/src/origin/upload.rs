@@ -60,8 +60,8 @@ pub(super) struct Upload {
 }
 
 impl Upload {
-    /// `limit` is how long the socket may take no byte.
-    pub(super) fn new(head: Vec<u8>, body: Payload, limit: Option<Duration>) -> Self {
+    /// `limit` is how long the socket may take no byte; what follows the body is sent too if this `passes_trailers`.
+    pub(super) fn new(head: Vec<u8>, body: Payload, limit: Option<Duration>, passes_trailers: bool) -> Self {
         let mut upload = Self { state: State::Head(head), limit, tunnel: None, switched: false };
         match body {
             Payload::None => {}
@@ -70,6 +70,9 @@ impl Upload {
             Payload::Stream { stream, length } => {
                 let framing = length.map_or(BodyFraming::Chunked, BodyFraming::Length);
                 upload.run().attach(stream.into(), framing);
+                if passes_trailers {
+                    upload.run().pass_trailers();
+                }
             }
         }
         upload

@@ -133,6 +133,7 @@ impl Lookup {
             is_proven: self.is_proven,
             // Many clients may wait for the answer, or none for a background revalidation.
             reports: true,
+            passing: origin::Passing::Body,
             in_frames: false,
         })
     }

@@ -17,7 +17,7 @@ use crate::events::{Leave, begin_inspection, read_on};
 use crate::framing::Framing;
 use crate::hub::Admitted;
 use crate::inspect::{Inspector, Report};
-use crate::origin::{self, Request, RequestBody};
+use crate::origin::{self, Passing, Request, RequestBody};
 use crate::pool::Pool;
 use crate::relay_spec::Relay;
 use crate::store::{self, Overrides};
@@ -222,6 +222,7 @@ async fn begin(
         timeouts,
         is_proven,
         reports: false,
+        passing: Passing::Body,
         in_frames: false,
     });
     let origins = Arc::clone(&supplies.origins[thread]);

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use penstock_engine::framing::Framing;
 use penstock_engine::origin::{
-    self, Endpoint, OriginLimits, OriginStats, Origins, Request, RequestBody, Roots, Scheme, Timeouts,
+    self, Endpoint, OriginLimits, OriginStats, Origins, Passing, Request, RequestBody, Roots, Scheme,
+    Timeouts,
 };
 use penstock_engine::pool::Pool;
 use penstock_engine::stream::{Ending, Feed, FlowConfig, Meter, ResponseHead, Stream, channel};
@@ -152,6 +153,7 @@ pub(crate) fn request_to(method: &str, endpoint: Endpoint, body: RequestBody) ->
         timeouts: timeouts(),
         is_proven: true,
         reports: true,
+        passing: Passing::Body,
         in_frames: false,
     }
 }

@@ -192,6 +192,7 @@ fn plan(hub: &Arc<Hub>, description: &[u8]) -> penstock_engine::Result<Plan> {
             forwarded: false,
             via: None,
             trust_incoming: false,
+            trailers: false,
             preserve_host: false,
             map_location: false,
         },

@@ -37,6 +37,8 @@ pub struct Forwarding {
     pub preserve_host: bool,
     /// Map URLs of the origin in the fields of its responses to the paths that clients know.
     pub map_location: bool,
+    /// Pass trailers on, either way, if the other side says that it takes them (RFC 9110, section 6.5.1).
+    pub trailers: bool,
 }
 
 impl Forwarding {

@@ -9,6 +9,7 @@ const QUIET: Forwarding = Forwarding {
     forwarded: false,
     via: None,
     trust_incoming: false,
+    trailers: false,
     preserve_host: false,
     map_location: false,
 };

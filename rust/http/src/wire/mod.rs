@@ -36,7 +36,9 @@ pub use incoming::{Incoming, IncomingLimits, IncomingScanner, parse_incoming};
 pub use method::is_safe;
 pub use range::{ContentRange, Multipart, Ranges, Selected, Spec};
 pub use redact::{hide, shown, without_tokens};
-pub use request::{CHUNK_END, ChunkHead, HOP_BY_HOP, LAST_CHUNK, encode_chunk_head, encode_request};
+pub use request::{
+    CHUNK_END, ChunkHead, HOP_BY_HOP, LAST_CHUNK, encode_chunk_head, encode_last_chunk, encode_request,
+};
 pub use spans::{Span, Spans};
 pub use target::{has_dot_segments, is_target};
 pub use text::{

@@ -29,7 +29,8 @@ pub const HOP_BY_HOP: Names = Names::new(&[
 ///
 /// `target` is in origin-form (`/path?query`), absolute-form, or `*` for OPTIONS. `authority` becomes the `Host` field
 /// unless `headers` has one. A `Content-Length` in `headers` must agree with `framing`; it is sent once. Except for a
-/// tunnel there is no `Connection` field, which in HTTP/1.1 asks to keep the connection.
+/// tunnel there is no `Connection` field, which in HTTP/1.1 asks to keep the connection; with `TE: trailers` in `headers` there is
+/// the one that belongs to it (RFC 9110, section 10.1.4).
 ///
 /// # Errors
 /// `BAD_REQUEST`, naming what is wrong: a method or field name that is not a token, CONNECT, a target with whitespace,
@@ -51,6 +52,7 @@ pub fn encode_request(
     for part in [method.as_bytes(), b" ", target.as_bytes(), b" HTTP/1.1\r\nHost: ", host, b"\r\n"] {
         head.extend_from_slice(part);
     }
+    let mut takes_trailers = false;
     for (name, value) in headers.iter() {
         if !is_token(name) {
             return Err(bad(format!("the header name {} is not a token", quoted(name))));
@@ -59,6 +61,10 @@ pub fn encode_request(
             return Err(bad(format!("the header {} has a {} in its value", quoted(name), quoted(&[*byte]))));
         }
         if HOP_BY_HOP.has(name) {
+            if is_same_name(name, b"te") && value == b"trailers" {
+                takes_trailers = true;
+                continue;
+            }
             return Err(bad(format!(
                 "the header {} concerns the connection and cannot be set by the caller",
                 quoted(name)
@@ -72,6 +78,9 @@ pub fn encode_request(
             continue;
         }
         write_field(&mut head, name, value);
+    }
+    if takes_trailers {
+        head.extend_from_slice(b"TE: trailers\r\nConnection: TE\r\n");
     }
     match framing {
         BodyFraming::Length(length) => write_length(&mut head, length),
@@ -202,6 +211,16 @@ pub const CHUNK_END: &[u8] = b"\r\n";
 
 /// The end of a chunked body: the chunk of size 0 and a trailer section without fields.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// The end of a chunked body with `trailers`, which were parsed as such (RFC 9112, section 7.1.2).
+pub fn encode_last_chunk<'a>(trailers: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> Vec<u8> {
+    let mut end = b"0\r\n".to_vec();
+    for (name, value) in trailers {
+        write_field(&mut end, name, value);
+    }
+    end.extend_from_slice(b"\r\n");
+    end
+}
 
 /// The size line of a chunk; dereferences to its bytes.
 #[derive(Debug, Clone, Copy)]

@@ -17,6 +17,7 @@ use crate::access::{Pass, Verifier};
 use crate::cache::{Target, is_read, tells_url};
 use crate::edge::access::{admit, look, revoked, until};
 use crate::edge::exchange::{Announced, Left, Task, at_once, beside, fault, gone, live, send};
+use crate::edge::grpc::{Call, TIMEOUT};
 use crate::edge::head::{Persistence, encode, is_events};
 use crate::edge::inbound::Inbound;
 use crate::edge::route::Route;
@@ -26,13 +27,13 @@ use crate::events::{EventBody, Field, Policy, begin_inspection};
 use crate::framing::Framing;
 use crate::inspect::Inspector;
 use crate::net::{Outgoing, Piece, Supply};
-use crate::origin::{self, Request, RequestBody};
+use crate::origin::{self, Passing, Request, RequestBody};
 use crate::relay;
 use crate::relay_spec::{Edit, Relay};
 use crate::store::{self, Caching, Delivery, Overrides};
 use crate::stream::{Feed, ResponseHead};
 use crate::sync::{Arc, Mutex, lock};
-use crate::wire::{BodyFraming, Fields, Head, body_of, offers_websocket};
+use crate::wire::{BodyFraming, Fields, Head, body_of, is_same_name, members, offers_websocket};
 
 /// What is asked of a client that waits with its body.
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -41,6 +42,13 @@ impl Responder for Route {
     async fn respond(&self, task: &mut Task<'_>, inbound: &mut Inbound<'_>) -> Result<()> {
         let Task { site, incoming, .. } = *task;
         let announced = task.announced()?.within(self.spec().limits.body.or(site.config.max_body))?;
+        // A call has a body, if an empty one.
+        if announced.framing != BodyFraming::Empty {
+            task.call = Call::of(incoming)?;
+            if task.call.is_some() {
+                inbound.let_pause();
+            }
+        }
         let _guard = self.location.enter()?;
         task.is_tunnel = announced.framing == BodyFraming::Empty
             && offers_websocket(incoming.method(), incoming.minor_version, &incoming.headers());
@@ -175,7 +183,7 @@ fn begin_hit(
                     && task.forwarded(name, value).is_some()
             }),
     };
-    let Some(delivery) = caching.look(&asked, || task.fields(relay))? else { return Ok(false) };
+    let Some(delivery) = caching.look(&asked, || task.fields(relay, None))? else { return Ok(false) };
     match task.begin_stored(context, relay, Box::new(delivery), outgoing) {
         Err(error) if task.may_ask_again(&error, outgoing) => Ok(false),
         begun => begun.map(|()| true),
@@ -443,8 +451,8 @@ impl Task<'_> {
         }
     }
 
-    /// The fields that the origin is sent.
-    fn fields(&self, relay: &Relay) -> Result<Fields> {
+    /// The fields that the origin is sent, which is told of the `time` that a call has left.
+    fn fields(&self, relay: &Relay, time: Option<&str>) -> Result<Fields> {
         let (spec, incoming) = (relay.spec(), self.incoming);
         let client = relay::Client {
             address: self.client.addresses.host.as_deref(),
@@ -452,15 +460,13 @@ impl Task<'_> {
             host: incoming.authority_bytes(),
             version: self.client.version(incoming.minor_version),
         };
-        let replaced: Vec<relay::Replaced<'_>> = spec
-            .request
-            .iter()
-            .filter_map(|edit| match edit {
-                Edit::Set(name, value) => Some((name.as_slice(), Some(value.as_slice()))),
-                Edit::Drop(name) => Some((name.as_slice(), None)),
-                Edit::Add(..) => None,
-            })
-            .collect();
+        let edits = spec.request.iter().filter_map(|edit| match edit {
+            Edit::Set(name, value) => Some((name.as_slice(), Some(value.as_slice()))),
+            Edit::Drop(name) => Some((name.as_slice(), None)),
+            Edit::Add(..) => None,
+        });
+        let time = time.map(|time| (TIMEOUT.as_bytes(), Some(time.as_bytes())));
+        let replaced: Vec<relay::Replaced<'_>> = edits.chain(time).collect();
         let fill = spec
             .caching
             .as_ref()
@@ -482,12 +488,29 @@ impl Task<'_> {
                 headers.push(name, value);
             }
         }
+        if self.takes_trailers(relay) {
+            headers.push(b"TE", b"trailers");
+        }
         Ok(headers)
+    }
+
+    /// Whether the client takes trailers, and the relay passes them on.
+    fn takes_trailers(&self, relay: &Relay) -> bool {
+        let says = |value| members(value).any(|coding| is_same_name(coding, b"trailers"));
+        (self.call.is_some() || relay.spec().forwarding.trailers) && self.incoming.get_all("te").any(says)
     }
 
     fn request(&self, relay: &Relay, body: RequestBody) -> Result<Request> {
         let (spec, incoming) = (relay.spec(), self.incoming);
-        let headers = self.fields(relay)?;
+        let elapsed = self.progress.elapsed();
+        let limits = self.call.map(|call| call.limits(&spec.timeouts, elapsed)).transpose()?;
+        let time = limits.as_ref().and_then(Call::field);
+        let passing = match self.call {
+            Some(_) => Passing::Call,
+            None if spec.forwarding.trailers => Passing::Trailers,
+            None => Passing::Body,
+        };
+        let headers = self.fields(relay, time.as_deref())?;
         Ok(Request {
             endpoint: spec.origin.endpoint.clone(),
             upstream: spec.origin.upstream.clone(),
@@ -496,7 +519,8 @@ impl Task<'_> {
             authority: Plain::clone(&spec.origin.authority),
             headers: headers.into(),
             body,
-            timeouts: spec.timeouts,
+            timeouts: limits.unwrap_or(spec.timeouts),
+            passing,
             is_proven: self.site.is_proven(self.client),
             // Of a relay that a handler has handed over, the application's log says it.
             reports: self.target_at.is_none(),
@@ -514,6 +538,9 @@ impl Task<'_> {
         outgoing: &mut Outgoing,
     ) -> (BodyFraming, bool) {
         let framing = framing.sent_to(self.incoming.minor_version);
+        if self.takes_trailers(relay) {
+            outgoing.pass_trailers();
+        }
         let is_events = is_events(head, framing);
         let policy = relay.spec().events.as_deref().filter(|_| is_events);
         self.put_head(

@@ -21,7 +21,7 @@ use crate::origin::attempt::attempt;
 use crate::origin::limits::Timeouts;
 use crate::origin::origins::Origins;
 use crate::origin::payload::Payload;
-use crate::origin::request::{Request, RequestBody};
+use crate::origin::request::{Passing, Request, RequestBody};
 use crate::sync::Arc;
 
 /// The right to check an upstream.
@@ -137,6 +137,7 @@ async fn check(policy: &CheckPolicy, member: &Member, origins: &Plain<Origins>) 
         },
         is_proven: true,
         reports: false,
+        passing: Passing::Body,
         in_frames: false,
     };
     let place = origins.place(&member.endpoint);

@@ -15,7 +15,7 @@ use crate::error::{Code, Error, Result};
 use crate::origin::attempt::{Answer, attempt, limited};
 use crate::origin::origins::Origins;
 use crate::origin::payload::Payload;
-use crate::origin::request::{Request, RequestBody};
+use crate::origin::request::{Passing, Request, RequestBody};
 use crate::sync::Arc;
 use crate::wire::{BodyFraming, Fields, Head, body_of, is_one_of};
 use crate::wire::{ContentRange, EntityTag};
@@ -252,6 +252,7 @@ impl Wanted {
             timeouts: request.timeouts,
             is_proven: request.is_proven,
             reports: request.reports,
+            passing: Passing::Body,
             in_frames: request.in_frames,
         }
     }
