@@ -104,7 +104,11 @@ async def test_a_call_whose_time_is_over_is_told_so_in_its_own_words(edge: Edges
         client = await edge.connect(await edge.relay(origin.url))
         await client.send(post("Content-Length: 5", CALL, "grpc-timeout: 50m") + bytes(5))
         head = await client.head()
-        assert (head.status, head.one("Content-Type"), head.one("grpc-status")) == (200, "application/grpc", "4")
+        assert (head.status, head.one("Content-Type"), head.one("grpc-status")) == (
+            200,
+            "application/grpc",
+            "4",
+        )
         assert head.one("grpc-message") == "The whole exchange took longer than its limit."
 
 
