@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -26,6 +26,9 @@ const LAST_WORD: Duration = Duration::from_millis(50);
 /// Streams that are served may be more than are open: one that was reset takes a while to end.
 const ENDING: usize = 2;
 
+/// Bytes that the kernel may keep unsent (`TCP_NOTSENT_LOWAT`): two writes of TLS, so that it does not run dry meanwhile.
+const BACKLOG: u32 = 128 << 10;
+
 /// Far enough.
 const NEVER: Duration = Duration::from_secs(365 * 86400);
 
@@ -35,6 +38,8 @@ struct Served {
     count: AtomicUsize,
     /// When the last one ended.
     quiet: Mutex<Instant>,
+    /// The task of the connection, where that waits for their end.
+    waiting: Mutex<Option<Waker>>,
 }
 
 /// One of them.
@@ -44,13 +49,20 @@ impl Drop for Serving {
     fn drop(&mut self) {
         *lock(&self.0.quiet) = Instant::now();
         // Relaxed, here and below: the tasks of one thread alone use it.
-        self.0.count.fetch_sub(1, Ordering::Relaxed);
+        if self.0.count.fetch_sub(1, Ordering::Relaxed) == 1 {
+            let waiting = lock(&self.0.waiting).take();
+            if let Some(waiting) = waiting {
+                waiting.wake();
+            }
+        }
     }
 }
 
 /// What ends a wait for requests.
 enum Step {
     End(Option<Excess>),
+    /// Something else is due now.
+    Changed,
     Drain,
     Overdue,
     Closed,
@@ -77,11 +89,17 @@ pub(super) async fn serve(load: Arc<Load>, client: Client) {
     let config = &load.site.config;
     // Without limits no handshake settles on HTTP/2.
     let Some(limits) = config.http2 else { return };
+    // What is in the socket, no response that is needed more can overtake.
+    client.keep_backlog(Some(BACKLOG));
     let head_bytes = u32::try_from(config.head.head_bytes).unwrap_or(u32::MAX);
     let begun = Instant::now();
     let mut connection = Connection {
         server: Server::new(&client.connection, &limits, head_bytes),
-        served: Arc::new(Served { count: AtomicUsize::new(0), quiet: Mutex::new(begun) }),
+        served: Arc::new(Served {
+            count: AtomicUsize::new(0),
+            quiet: Mutex::new(begun),
+            waiting: Mutex::default(),
+        }),
         load: Arc::clone(&load),
         client,
         limits,
@@ -111,6 +129,7 @@ impl Connection {
                     at_once(|context| self.server.refuse(context)).await;
                     return LAST_WORD;
                 }
+                Step::Changed => {}
                 Step::Drain => self.drain(),
                 Step::Closed => {
                     self.end = Some(Instant::now() + linger);
@@ -136,11 +155,22 @@ impl Connection {
             }
         });
         let mut aside = Called::new(aside.as_mut());
+        let before = self.stage();
         poll_fn(|context| match self.poll(context) {
             Poll::Ready(excess) => Poll::Ready(Step::End(excess)),
+            Poll::Pending if self.stage() != before => Poll::Ready(Step::Changed),
             Poll::Pending => aside.poll(context),
         })
         .await
+    }
+
+    fn is_idle(&self) -> bool {
+        self.served.count.load(Ordering::Relaxed) == 0
+    }
+
+    /// What it depends on when something is due: the client's preface, and after the last request the end of what is unfinished.
+    fn stage(&self) -> (bool, bool) {
+        (self.server.is_open(), self.drained.is_some() && self.is_idle())
     }
 
     /// When something is due if nothing happens.
@@ -150,7 +180,7 @@ impl Connection {
         if !self.server.is_open() {
             return after(self.begun, config.head_timeout);
         }
-        let is_idle = self.served.count.load(Ordering::Relaxed) == 0;
+        let is_idle = self.is_idle();
         let quiet = if is_idle { *lock(&self.served.quiet) } else { Instant::now() };
         let due = match self.drained {
             // The client may never say that it knows.
@@ -171,6 +201,9 @@ impl Connection {
 
     /// Begins to serve the requests that come. Ready with the end, and with what was wrong.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Excess>> {
+        if self.drained.is_some() {
+            *lock(&self.served.waiting) = Some(context.waker().clone());
+        }
         let most = self.limits.streams as usize * ENDING;
         loop {
             let has_room = self.served.count.load(Ordering::Relaxed) < most;

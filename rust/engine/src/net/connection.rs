@@ -233,7 +233,10 @@ impl Connection {
     /// Writes what the socket takes at once of `bytes`, past the task that waits for it; that nothing is taken is `WouldBlock`. Not
     /// over TLS.
     pub(crate) fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.with_socket(|socket| socket.send_now(bytes))
+        match &lock(&self.inner).transport {
+            Transport::Plain(socket) => socket.send_now(bytes),
+            Transport::Tls(_) | Transport::Channel(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 
     /// Ready when everything that was written is with the kernel.
