@@ -89,6 +89,7 @@ class Http2Client:
         context.set_alpn_protocols(["h2"])
         connection = socket.socket()
         connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if receive_buffer is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", port))
