@@ -143,11 +143,11 @@ async def test_events_come_beside_a_download(serve: Serve) -> None:
 
 async def test_fifty_event_streams_share_one_connection(serve: Serve) -> None:
     async def say(peer: Peer) -> None:
-        await peer.request()
-        for number in range(10):
-            await peer.send((EVENTS if number == 0 else b"") + chunk(b"data: %d\n\n" % number))
-        await peer.send(b"0\r\n\r\n")
-        await peer.stall()
+        while True:
+            await peer.request()
+            for number in range(10):
+                await peer.send((EVENTS if number == 0 else b"") + chunk(b"data: %d\n\n" % number))
+            await peer.send(b"0\r\n\r\n")
 
     async with ScriptedOrigin(say) as origin:
         served = await serve(origin.url)

@@ -35,8 +35,8 @@ pub struct Http2Limits {
 
 /// Resets of streams that `h2` itself has caused by errors of the client. The meter knows more, and is asked first.
 const LOCAL_ERRORS: usize = 1024;
-/// Streams that the client has reset before their request was taken. Arbitrary.
-const UNACCEPTED: usize = 64;
+/// Streams that the client has reset before their request was taken: more than the meter lets through at once.
+const UNACCEPTED: usize = 128;
 
 /// A connection, and the streams on it.
 #[derive(Debug)]
