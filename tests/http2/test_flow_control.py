@@ -121,15 +121,15 @@ async def test_events_come_beside_a_download(serve: Serve) -> None:
     gate = asyncio.Event()
 
     async def say(peer: Peer) -> None:
-        request = await peer.request()
-        if request.target.endswith("/events"):
-            for number in range(5):
-                await peer.send((EVENTS if number == 0 else b"") + chunk(b"data: %d\n\n" % number))
-            await gate.wait()
-            await peer.send(chunk(b"data: last\n\n") + b"0\r\n\r\n")
-        else:
-            await peer.send(answer(f"Content-Length: {len(LARGE)}", body=LARGE))
-        await peer.stall()
+        while True:
+            request = await peer.request()
+            if request.target.endswith("/events"):
+                for number in range(5):
+                    await peer.send((EVENTS if number == 0 else b"") + chunk(b"data: %d\n\n" % number))
+                await gate.wait()
+                await peer.send(chunk(b"data: last\n\n") + b"0\r\n\r\n")
+            else:
+                await peer.send(answer(f"Content-Length: {len(LARGE)}", body=LARGE))
 
     async with ScriptedOrigin(say) as origin:
         client = await (await serve(origin.url)).connect()

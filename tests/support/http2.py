@@ -146,19 +146,22 @@ class Http2Client:
 
     async def send(self, stream: int, body: bytes, *, ends: bool = True) -> None:
         view = memoryview(body)
-        while view:
+        while view and self.answers[stream].reset is None:
             room = min(self.h2.local_flow_control_window(stream), self.h2.max_outbound_frame_size, len(view))
             if room <= 0:
                 before = self.h2.local_flow_control_window(stream)
                 await self.until(
-                    lambda before=before: self.h2.local_flow_control_window(stream) > before,
+                    lambda before=before: (
+                        self.answers[stream].reset is not None
+                        or self.h2.local_flow_control_window(stream) > before
+                    ),
                     "the window is opened",
                 )
                 continue
             self.h2.send_data(stream, bytes(view[:room]))
             view = view[room:]
             await self.flush()
-        if ends:
+        if ends and self.answers[stream].reset is None:
             self.h2.end_stream(stream)
             await self.flush()
 
