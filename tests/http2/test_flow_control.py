@@ -27,13 +27,24 @@ def large(*fields: str) -> Callable[[Peer], Awaitable[None]]:
 
 @pytest.mark.parametrize("window", [1, 100, 16_384, 65_534, 65_536])
 async def test_any_window_brings_the_whole_body(serve: Serve, window: int) -> None:
-    body = BODY[: 50 if window == 1 else 200_000]
+    # A client that opens its window by little is cut off after 1,000 frames.
+    body = BODY[: min(500 * window, 200_000)]
 
     async def some(_request: web.Request) -> web.Response:
         return web.Response(body=body)
 
     client = await (await serve(routes=[web.get("/some", some)])).connect(window=window)
     assert (await client.ask("/some")).body == body
+
+
+async def test_a_client_may_open_its_windows_in_small_steps(serve: Serve) -> None:
+    """As Go's client does: by 4 KiB, for the stream and for the connection."""
+    async with ScriptedOrigin(large()) as origin:
+        served = await serve(origin.url)
+        client = await served.connect(step=4096)
+        for _ in range(4):
+            assert (await client.ask("/native/a")).body == LARGE
+        assert served.refusals() == {}
 
 
 async def test_a_stream_that_is_not_read_does_not_hold_up_the_others(serve: Serve) -> None:

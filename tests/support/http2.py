@@ -66,6 +66,8 @@ class Http2Client:
         """The stream of each piece of a body, in the order in which they came."""
         self.reads = True
         """Whether what comes is acknowledged, so that more may come."""
+        self.step: int | None = None
+        """Bytes of each update of a window; by default hyper-h2 decides."""
         self.goodbye: int | None = None
         """The error code with which the server has said that it ends the connection."""
         self.last: int | None = None
@@ -84,6 +86,7 @@ class Http2Client:
         context: ssl.SSLContext | None = None,
         begins: bool = True,
         receive_buffer: int | None = None,
+        step: int | None = None,
     ) -> Self:
         context = context or trust(authority)
         context.set_alpn_protocols(["h2"])
@@ -98,6 +101,7 @@ class Http2Client:
         )
         assert writer.get_extra_info("ssl_object").selected_alpn_protocol() == "h2"
         client = cls(reader, writer)
+        client.step = step
         if begins:
             client.h2.initiate_connection()
             await client.flush()
@@ -210,8 +214,11 @@ class Http2Client:
                 answer.body += event.data
                 answer.pieces += 1
                 self.order.append(event.stream_id)
-                if self.reads and event.flow_controlled_length:
-                    self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                length = event.flow_controlled_length
+                if self.reads and length and self.step is None:
+                    self.h2.acknowledge_received_data(length, event.stream_id)
+                elif self.reads and self.step is not None:
+                    self._open(event.stream_id, length, self.step)
             case h2.events.TrailersReceived():
                 self.answers[event.stream_id].trailers = tuple(event.headers)
             case h2.events.StreamEnded():
@@ -222,6 +229,14 @@ class Http2Client:
                 self.settled = True
             case h2.events.PingAckReceived():
                 self.acknowledged += 1
+
+    def _open(self, stream: int, length: int, step: int) -> None:
+        for start in range(0, length, step):
+            size = min(step, length - start)
+            self.h2.increment_flow_control_window(size)
+            # At its end it is closed.
+            with suppress(h2.exceptions.StreamClosedError):
+                self.h2.increment_flow_control_window(size, stream)
 
     async def answer(self, stream: int) -> Answer:
         """What a stream has brought at its end."""

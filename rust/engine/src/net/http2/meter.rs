@@ -34,11 +34,12 @@ const CONTROL: Rate = Rate { burst: 1000, each_second: 100 };
 const RESETS: Rate = Rate { burst: 100, each_second: 33 };
 /// CONTINUATION frames of one section of fields: with the first, 144 KiB, where a head has 32.
 const CONTINUATIONS: u32 = 8;
-/// A DATA frame of at least so many bytes may be answered by two updates of windows; of a smaller one the client has the choice.
-const WHOLE: usize = 256;
-const UPDATES_EACH: u32 = 2;
+/// Updates of windows that may come for a DATA frame: for its stream and for the connection, and, of a long one, for each so many
+/// bytes of it. Go's client sends one of each for 4 KiB.
+const UPDATES_EACH: usize = 2;
+const UPDATED: usize = 1024;
 /// Updates that may be saved up. Arbitrary.
-const MOST_UPDATES: u32 = 4096;
+const MOST_UPDATES: usize = 4096;
 
 /// What a client did too often. The names are those of the metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,7 +176,7 @@ pub(super) struct Meter {
     /// CONTINUATION frames since the last other one.
     continuations: u32,
     /// Updates of windows that may come for what was sent.
-    updates: u32,
+    updates: usize,
     excess: Option<Excess>,
     /// Bytes that were sent.
     written: u64,
@@ -239,6 +240,13 @@ impl Meter {
         );
     }
 
+    /// A window was opened by so little that a frame has next to nothing of what waits.
+    pub(super) fn starve(&mut self) {
+        if !self.control.take() {
+            self.excess.get_or_insert(Excess::Control);
+        }
+    }
+
     /// `bytes` are sent.
     pub(super) fn send(&mut self, bytes: &[u8]) {
         self.written += bytes.len() as u64;
@@ -246,7 +254,7 @@ impl Meter {
         sent.advance(
             bytes,
             |Frame { length, kind, .. }| match kind {
-                DATA if length >= WHOLE => *updates = (*updates + UPDATES_EACH).min(MOST_UPDATES),
+                DATA => *updates = (*updates + UPDATES_EACH + length / UPDATED).min(MOST_UPDATES),
                 RST_STREAM if !resets.take() => {
                     excess.get_or_insert(Excess::Resets);
                 }
@@ -299,7 +307,7 @@ mod tests {
             (2, 0, &[0; 5], 1000, Excess::Control),
             (PRIORITY_UPDATE, 0, b"\0\0\0\x01u=1", 1000, Excess::Control),
             (99, 0, b"?", 1000, Excess::Control),
-            (WINDOW_UPDATE, 0, &[0, 0, 0, 1], 1000 + MOST_UPDATES as usize, Excess::Control),
+            (WINDOW_UPDATE, 0, &[0, 0, 0, 1], 1000 + MOST_UPDATES, Excess::Control),
             (RST_STREAM, 0, &[0; 4], 100, Excess::Resets),
             (CONTINUATION, 0, b"", 8, Excess::Continuations),
         ] {
@@ -331,18 +339,32 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_frame_that_was_sent_allows_two_updates_unless_it_is_tiny() {
-        let mut meter = begun();
+    async fn each_frame_that_was_sent_allows_updates_by_its_length() {
         let update = frame(WINDOW_UPDATE, 0, &[0, 0, 0, 1]);
-        for _ in 0..10_000 {
-            meter.send(&frame(DATA, 0, &[0; WHOLE]));
-            meter.receive(&[&*update, &*update].concat(), |_, _| {});
+        for (length, updates) in [(1, 2), (1023, 2), (4096, 6), (16 << 10, 18)] {
+            let mut meter = begun();
+            for _ in 0..10_000 {
+                meter.send(&frame(DATA, 0, &vec![0; length]));
+                meter.receive(&update.repeat(updates), |_, _| {});
+            }
+            assert_eq!(meter.excess(), None, "{length}");
+            for _ in 0..MOST_UPDATES + 1000 {
+                meter.send(&frame(DATA, 0, &vec![0; length]));
+                meter.receive(&update.repeat(updates + 1), |_, _| {});
+            }
+            meter.receive(&update, |_, _| {});
+            assert_eq!(meter.excess(), Some(Excess::Control), "{length}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_window_may_starve_few_frames() {
+        let mut meter = begun();
+        for _ in 0..1000 {
+            meter.starve();
         }
         assert_eq!(meter.excess(), None);
-        for _ in 0..10_000 {
-            meter.send(&frame(DATA, 0, &[0]));
-            meter.receive(&update, |_, _| {});
-        }
+        meter.starve();
         assert_eq!(meter.excess(), Some(Excess::Control));
     }
 

@@ -41,6 +41,9 @@ pub(super) struct Stream {
     is_held: bool,
 }
 
+/// A frame with fewer bytes, of more that wait, is one that the client had us make: each costs as much as a whole one. Arbitrary.
+const STARVED: usize = 256;
+
 /// Who waits for the stream. One task does, but for each direction by a waker of its own, and `h2` remembers one.
 #[derive(Debug, Default)]
 struct Calls(Mutex<[Option<Waker>; 2]>);
@@ -164,6 +167,9 @@ impl Stream {
             self.is_held = false;
             let count = body.capacity().min(first.range.len()).min(FRAME);
             let grant = ready!(self.carrier.gate.poll_grant(context, self.number, count));
+            if count < STARVED && count < first.range.len() {
+                lock(&self.carrier.meter).starve();
+            }
             let portion = first.take(count, grant);
             if first.range.is_empty() {
                 self.unsent.pop_front();
