@@ -127,6 +127,10 @@ $(VENV)-tls/.tools: pyproject.toml
 test-tls: build $(VENV)-tls/.tools ## Run testssl.sh and sslyze against `penstock serve` over TLS
 	$(BIN)/python tests/tls_suites/run.py
 
+.PHONY: test-http2
+test-http2: build ## Run h2spec against a native route, an application and the cache
+	$(BIN)/python tests/http2_suites/run.py
+
 .PHONY: structure
 structure: ## Show circles of imports and other figures of the code; RECORD=1 takes from the record what is gone
 	$(PYTHON) .ci/structure $(if $(RECORD),--record)
