@@ -137,6 +137,10 @@ fn text(head: &request::Parts, is_chunked: bool) -> io::Result<Vec<u8>> {
     if hosts.next().is_some() || authority.zip(host).is_some_and(|(one, other)| !is_same_name(one, other)) {
         return Err(malformed("there is more than one host"));
     }
+    // RFC 9113, section 8.2.1.
+    if head.headers.values().any(|value| value.as_bytes() != value.as_bytes().trim_ascii()) {
+        return Err(malformed("a value begins or ends with a blank"));
+    }
     let authority = authority.or(host).ok_or_else(|| malformed("there is no host"))?;
     let target = match (head.uri.path_and_query(), &head.method) {
         (None, &Method::CONNECT) => authority,
@@ -214,6 +218,14 @@ mod tests {
         );
         let request = Request::builder().method("OPTIONS").uri("*").header("host", "a").body(()).unwrap();
         assert_eq!(written(request, false).unwrap(), "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+
+    #[test]
+    fn a_value_has_no_blanks_around_it() {
+        for value in [" a", "a ", "\ta", "a\t", " "] {
+            let request = Request::builder().uri("https://a.example/").header("x", value).body(()).unwrap();
+            assert!(written(request, false).is_err(), "{value:?}");
+        }
     }
 
     #[test]
