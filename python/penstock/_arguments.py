@@ -25,6 +25,7 @@ __all__ = [
     "HISTORY",
     "INSPECTION",
     "LIMITS",
+    "ORIGIN_HTTP2",
     "ORIGIN_TLS",
     "OVERRIDES",
     "POOL",
@@ -104,6 +105,7 @@ FLOW: Final = _Settings(config.Flow, "ceiling")
 READS: Final = _Settings(config.Reads, "most")
 TIMEOUTS: Final = _Settings(config.Timeouts, "total")
 LIMITS: Final = _Settings(config.OriginLimits, "connections")
+ORIGIN_HTTP2: Final = _Settings(config.OriginHttp2, "origins")
 ORIGIN_TLS: Final = _Settings(config.OriginTls, "roots")
 CACHE: Final = _Settings(config.Cache, "memory")
 CACHING: Final = _Settings(config.Caching)

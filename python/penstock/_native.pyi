@@ -1209,8 +1209,7 @@ class Engine:
         pool: config.Pool,
         flow: config.Flow,
         reads: config.Reads,
-        limits: config.OriginLimits,
-        tls: config.Tls,
+        origins: tuple[config.OriginLimits, config.OriginTls, config.OriginHttp2],
     ) -> Self: ...
     def open_file(self, path: str, offset: int, length: int | None, framing: Framing) -> Source: ...
     def open_fd(self, descriptor: int, framing: Framing) -> Source: ...

@@ -38,7 +38,7 @@ _ENGINE_OPTIONS: Final = frozenset(
 _GATEWAY_OPTIONS: Final = frozenset(
     (
         *("forwarded", "trust_forwarded", "preserve_host", "lane", "cache_stale"),
-        *("origin_cert", "origin_key"),
+        *("origin_cert", "origin_http2", "origin_key"),
         *(f"{name}_timeout" for name in TIMEOUTS),
     )
 )
@@ -155,6 +155,11 @@ main.add_command(cache)
     type=click.Path(exists=True, dir_okay=False, readable=True),
     metavar="FILE",
     help="The private key of --origin-cert. By default it is in the same file.",
+)
+@click.option(
+    "--origin-http2",
+    is_flag=True,
+    help="Ask the origins of --origin by HTTP/2, as gRPC needs it. An origin at https may settle on HTTP/1.1 instead.",
 )
 @click.option(
     "--client-connections",

@@ -65,6 +65,7 @@ def engine_of(
     pool = config.Pool(memory=options["memory"])
     with errors_of_options(others="--origin"):
         tls = _origin_tls(urls, options)
+        http2 = config.OriginHttp2(origins=_bases(urls) if options["origin_http2"] else ())
     stored = _cache(options["cache"], options["cache_disk"], options["cache_disk_size"])
     if stored is not None and not stored.fits(pool):
         raise click.UsageError("--cache: at most half of --memory")
@@ -78,6 +79,7 @@ def engine_of(
                 timeouts=timeouts,
                 limits=limits,
                 tls=tls,
+                http2=http2,
                 cache=stored,
             )
 
@@ -91,11 +93,17 @@ def _origin_tls(urls: tuple[str, ...], options: Mapping[str, Any]) -> config.Ori
     if cert is None:
         return config.OriginTls(roots=roots)
     certificate = config.ClientCertificate(cert, options["origin_key"])
-    places = [parse_origin(url) for url in urls]
-    shown = {f"https://{place.host}:{place.port}": certificate for place in places if place.scheme == "https"}
+    shown = {url: certificate for url in _bases(urls) if url.startswith("https://")}
     if not shown:
         raise click.UsageError("--origin-cert: only with an https origin")
     return config.OriginTls(roots=roots, certificates=shown)
+
+
+def _bases(urls: tuple[str, ...]) -> list[str]:
+    """The origins, without paths."""
+    places = [parse_origin(url) for url in urls]
+    hosts = [f"[{place.host}]" if ":" in place.host else place.host for place in places]
+    return [f"{place.scheme}://{host}:{place.port}" for place, host in zip(places, hosts, strict=True)]
 
 
 def _cache(memory: str | None, disk: str | None, size: str | None) -> config.Cache | None:

@@ -97,6 +97,7 @@ class Engine:
         timeouts: limits on time, unless a request has its own.
         limits: limits on connections and responses.
         tls: how https origins are verified.
+        http2: the origins that are asked by HTTP/2. None: all are asked by HTTP/1.1.
         cache: what is kept of what is fetched, for routes and requests that have `config.Caching`. None: nothing.
 
     Attributes:
@@ -120,6 +121,7 @@ class Engine:
         timeouts: config.Timeouts | None = None,
         limits: config.OriginLimits | None = None,
         tls: config.OriginTls | None = None,
+        http2: config.OriginHttp2 | None = None,
         cache: config.Cache | None = None,
     ) -> None:
         if memory is not None and pool is not None:
@@ -131,6 +133,7 @@ class Engine:
         _arguments.TIMEOUTS("timeouts", timeouts)
         _arguments.LIMITS("limits", limits)
         _arguments.ORIGIN_TLS("tls", tls)
+        _arguments.ORIGIN_HTTP2("http2", http2)
         _arguments.CACHE("cache", cache)
         threads = engine_threads() if threads is None else threads
         self.pool_config = pool or (config.Pool() if memory is None else config.Pool(memory=memory))
@@ -147,8 +150,7 @@ class Engine:
             self.pool_config,
             flow or config.Flow(),
             reads or config.Reads(),
-            limits or config.OriginLimits(),
-            tls or config.OriginTls(),
+            (limits or config.OriginLimits(), tls or config.OriginTls(), http2 or config.OriginHttp2()),
         )
         try:
             self._stored = None if cache is None or parent is not None else _cache(self.native, cache)

@@ -13,7 +13,7 @@ from .checks import parse_size
 from .edge import Edge, RouteLimits
 from .engine import Flow, Pool, Reads
 from .events import Drain, EventRelay, Inspection
-from .http2 import Http2
+from .http2 import Http2, OriginHttp2
 from .hub import History, KafkaLog, RedisLog, Subscriptions
 from .origins import ClientCertificate, Forwarding, OriginLimits, OriginTls, Timeouts
 from .status import Status
@@ -40,6 +40,7 @@ __all__ = [
     "Inspection",
     "KafkaLog",
     "Origin",
+    "OriginHttp2",
     "OriginLimits",
     "OriginTls",
     "Overrides",

@@ -9,12 +9,15 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from penstock.exceptions import ConfigurationError, make_error
 
 Size = int | str
 """Bytes, as a number or as text such as `"64KiB"`."""
+
+_PORTS: Final = {"http": 80, "https": 443}
 
 _UNITS: Final = {
     "": 1,
@@ -240,3 +243,24 @@ def size(settings: object, name: str, least: int, most: int = 1 << 48) -> int:
         raise bad(settings, name, f"must be from {in_words(least)} to {in_words(most)}")
     put(settings, name, number)
     return number
+
+
+class OriginPlace(NamedTuple):
+    """An origin, without a path."""
+
+    scheme: str
+    host: str
+    port: int
+
+
+def origin(settings: object, name: str, url: object, schemes: tuple[str, ...]) -> OriginPlace:
+    """The origin at `url`, for a field that has such URLs."""
+    try:
+        parts = urlsplit(str(url))
+        port = parts.port
+    except ValueError as error:
+        raise bad(settings, name, f"{url!r} is no URL: {error}") from None
+    if parts.scheme not in schemes or not parts.hostname or parts.path.strip("/") or parts.query:
+        shown = " or ".join(f"'{scheme}://host:port'" for scheme in schemes)
+        raise bad(settings, name, f"{url!r} must be like {shown}")
+    return OriginPlace(parts.scheme, parts.hostname, port or _PORTS[parts.scheme])

@@ -1,5 +1,6 @@
-"""HTTP/2 towards clients: how much one connection may carry."""
+"""HTTP/2: how much one connection may carry, and which origins are asked by it."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from . import checks
@@ -35,3 +36,35 @@ class Http2:
         # RFC 9113, section 6.9.2, and the window that each connection begins with.
         checks.size(self, "window", 1, (1 << 31) - 1)
         checks.size(self, "connection_window", 65_535, (1 << 31) - 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OriginHttp2:
+    """HTTP/2 towards origins: `Engine(http2=)`.
+
+    A connection carries many requests. WebSockets have connections of HTTP/1.1 of their own.
+    """
+
+    origins: Collection[str] = ()
+    """The origins that are asked by HTTP/2, by their URLs, such as `"https://api.example.org"`. Over TLS an origin may
+    settle on HTTP/1.1 instead (ALPN); one at an `http` URL has to speak HTTP/2, as servers of gRPC do."""
+    streams: int = 100
+    """Requests in progress on one connection, unless the origin allows fewer. If four fifths of them are, the next
+    request opens another connection, of which there are at most `OriginLimits.connections`."""
+    window: Size = "256KiB"
+    """Bytes of a response body that an origin may send before they are read (SETTINGS_INITIAL_WINDOW_SIZE): a response
+    gets as many per round trip, 12 MB/s at 20 ms. They lie outside the pool, and a client that takes nothing has that
+    many there. A connection has room for a window of each of its streams."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.origins, str) or not isinstance(self.origins, Collection):
+            raise checks.bad(self, "origins", "must be a collection of URLs")
+        self.places  # noqa: B018 (it checks)
+        checks.count(self, "streams", 1, 1 << 16)
+        # RFC 9113, section 6.9.2.
+        checks.size(self, "window", 16_384, (1 << 31) - 1)
+
+    @property
+    def places(self) -> tuple[checks.OriginPlace, ...]:
+        """The origins."""
+        return tuple(checks.origin(self, "origins", url, ("http", "https")) for url in self.origins)

@@ -6,14 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final, NamedTuple
-from urllib.parse import urlsplit
 
 from . import checks
 from .checks import PAGE, REGION, Size
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # RFC 9110 §5.6.2
-
-_HTTPS: Final = 443
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,15 +174,9 @@ class OriginTls:
             raise checks.bad(
                 self, "certificates", "must have values that are penstock.config.ClientCertificate"
             )
-        try:
-            parts = urlsplit(str(url))
-            port = parts.port or _HTTPS
-        except ValueError as error:
-            raise checks.bad(self, "certificates", f"{url!r} is no URL: {error}") from None
-        if parts.scheme != "https" or not parts.hostname or parts.path.strip("/") or parts.query:
-            raise checks.bad(self, "certificates", f"{url!r} must be like 'https://host:port'")
+        place = checks.origin(self, "certificates", url, ("https",))
         cert = os.fspath(certificate.cert)
-        return _Shown(parts.hostname, port, cert, os.fspath(certificate.key or cert))
+        return _Shown(place.host, place.port, cert, os.fspath(certificate.key or cert))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

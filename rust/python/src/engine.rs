@@ -23,7 +23,7 @@ use crate::lock;
 use crate::notices::{Teller, Telling};
 use crate::port::{LoopPort, Receive, Slot};
 use crate::record::record;
-use crate::settings::{OriginTlsSettings, Settings};
+use crate::settings::{OriginHttp2Settings, OriginTlsSettings, Settings};
 use crate::stats::{origin_stats, pool_stats, relay_stats};
 use crate::stream::Source;
 use crate::upstream::Upstream;
@@ -215,22 +215,26 @@ impl Engine {
 #[pymethods]
 impl Engine {
     #[new]
-    #[pyo3(signature = (threads, pool, flow, reads, limits, tls))]
+    #[pyo3(signature = (threads, pool, flow, reads, origins))]
     fn new(
         py: Python<'_>,
         threads: usize,
         pool: Settings<PoolConfig>,
         flow: Settings<FlowConfig>,
         reads: Settings<ReadSizes>,
-        limits: Settings<OriginLimits>,
-        tls: OriginTlsSettings,
+        origins: (Settings<OriginLimits>, OriginTlsSettings, OriginHttp2Settings),
     ) -> PyResult<Self> {
+        let (limits, tls, http2) = origins;
         let pool = Pool::new(pool.into()).into_python(py)?;
         let (limits, reads) = (OriginLimits::from(limits), ReadSizes::from(reads));
         let tls = tls.load().into_python(py)?;
         let notices = Arc::new(Notices::new(limits.log_interval));
         let threads = Threads::start(threads).into_python(py)?;
-        let origins = |_| Arc::new(Origins::new(&pool, limits, reads, tls.clone(), Arc::clone(&notices)));
+        let http2 = Arc::new(http2.load().into_python(py)?);
+        let origins = |_| {
+            let (notices, http2) = (Arc::clone(&notices), Arc::clone(&http2));
+            Arc::new(Origins::new(&pool, limits, reads, tls.clone(), notices, http2))
+        };
         let origins: Vec<_> = (0..threads.count()).map(origins).collect();
         let (meter, ledger) = (Arc::new(Meter::default()), Arc::new(Ledger::new(threads.count())));
         let heads = Arc::new(Heads::new(&pool));

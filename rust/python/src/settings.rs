@@ -13,7 +13,8 @@ use penstock_engine::cache::{Cookies, Languages, Names, Policy, Query, READ, Ran
 use penstock_engine::edge::{ClientLimits, EdgeConfig, HandshakeLimits, Http2Limits, ListenOptions};
 use penstock_engine::hub::{History, HubConfig, Join, Limits, LogCounted, LogStats, Slow, Terms};
 use penstock_engine::origin::{
-    CheckPolicy, Endpoint, HealthPolicy, Hedge, OriginLimits, RetryPolicy, Roots, Scheme, Timeouts, Tls,
+    CheckPolicy, Endpoint, HealthPolicy, Hedge, Http2Origins, OriginLimits, RetryPolicy, Roots, Scheme,
+    SessionLimits, Timeouts, Tls,
 };
 use penstock_engine::pool::PoolConfig;
 use penstock_engine::relay::FillFields;
@@ -445,6 +446,29 @@ impl Setting for Hedge {
 
 fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// `penstock.config.OriginHttp2`.
+#[derive(FromPyObject)]
+pub(crate) struct OriginHttp2Settings {
+    places: Vec<(String, String, u16)>,
+    streams: u32,
+    window: u32,
+}
+
+impl OriginHttp2Settings {
+    /// The origins, and what each of their connections may carry.
+    pub(crate) fn load(self) -> Result<Http2Origins> {
+        let Self { places, streams, window } = self;
+        let endpoints = places.into_iter().map(|(scheme, host, port)| {
+            let scheme = if scheme == "https" { Scheme::Https } else { Scheme::Http };
+            Endpoint::new(scheme, &host, port, None)
+        });
+        Ok(Http2Origins {
+            endpoints: endpoints.collect::<Result<_>>()?,
+            limits: SessionLimits { streams, window },
+        })
+    }
 }
 
 /// `penstock.config.OriginTls`.

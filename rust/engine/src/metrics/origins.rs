@@ -43,6 +43,11 @@ pub(super) fn write(origins: &[Arc<Origins>], out: &mut Exposition) {
         connections.sample(&[("origin", name), ("state", "active")], origin.active);
         connections.sample(&[("origin", name), ("state", "idle")], origin.idle);
     }
+    let help = "Requests in progress on connections of HTTP/2 to an origin.";
+    let mut streams = out.gauge("penstock_origin_streams", help);
+    for (name, origin) in &named {
+        streams.sample(&[("origin", name)], origin.streams);
+    }
     let mut waiting = out.gauge("penstock_origin_waiting_requests", "Requests that wait for a connection.");
     for (name, origin) in &named {
         waiting.sample(&[("origin", name)], origin.waiting);

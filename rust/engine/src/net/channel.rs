@@ -33,6 +33,11 @@ pub(crate) trait Channel: fmt::Debug + Send {
     /// Ends it so that what was sent cannot be taken for whole.
     fn reset(&mut self);
 
+    /// Whether the other side has said that it has not looked at what was sent, so that it can be sent again.
+    fn was_refused(&self) -> bool {
+        false
+    }
+
     /// Whether the other side has broken it off.
     fn has_hung_up(&mut self) -> bool;
 

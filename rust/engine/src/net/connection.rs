@@ -230,6 +230,18 @@ impl Connection {
         }
     }
 
+    /// As [`Channel::was_refused`]; what is no channel is never refused.
+    pub(crate) fn was_refused(&self) -> bool {
+        matches!(&lock(&self.inner).transport, Transport::Channel(channel) if channel.was_refused())
+    }
+
+    /// The protocol that TLS has settled on (RFC 7301).
+    pub(crate) fn is_http2(&self) -> bool {
+        let inner = lock(&self.inner);
+        let Transport::Tls(stream) = &inner.transport else { return false };
+        stream.get_ref().1.alpn_protocol() == Some(b"h2")
+    }
+
     /// Writes what the socket takes at once of `bytes`, past the task that waits for it; that nothing is taken is `WouldBlock`. Not
     /// over TLS.
     pub(crate) fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {

@@ -8,15 +8,16 @@ use tokio::time::timeout;
 
 use super::arriving::Arriving;
 use super::connect;
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, Scheme};
 use super::exchange::{Failure, Interim, Terms, exchange};
 use super::origins::Origins;
 use super::payload::Payload;
-use super::place::{Lease, Place};
+use super::place::{Join, Lease, Opening, Place, opened};
 use super::request::{Passing, Request, is_idempotent};
 use super::upload::Upload;
 use crate::clock;
 use crate::error::{Code, Error, Result};
+use crate::net::Connection;
 use crate::pool::{PoolState, Slice};
 use crate::stream::{ResponseHead, Timings};
 use crate::sync::Arc;
@@ -74,13 +75,13 @@ async fn ask(
     place: Arc<Place>,
     (endpoint, authority): (&Endpoint, &str),
     request: &Request,
-    mut body: Payload,
+    body: Payload,
     interim: &Interim<'_>,
 ) -> std::result::Result<Answer, Failed> {
-    let framing = body.framing();
     let Request { method, target, headers, timeouts, .. } = request;
+    let framing = body.framing();
     let encode = || encode_request(method, target, authority, headers, framing);
-    let mut head = encode()?;
+    let head = encode()?;
     let handshake = (framing == BodyFraming::Tunnel).then(|| Handshake::of(headers)).transpose()?;
     admit(origins)?;
     let upload = if request.passing == Passing::Call { true } else { body.gather(&origins.limits).await? };
@@ -91,7 +92,7 @@ async fn ask(
     };
     lease.reports = request.reports;
     admit(origins)?;
-    let mut terms = Terms {
+    let terms = Terms {
         pool: &origins.pool,
         limits: &origins.limits,
         reads: origins.reads,
@@ -102,9 +103,24 @@ async fn ask(
         reused: true,
         in_frames: request.in_frames,
     };
+    send(origins, lease, terms, (head, &encode), request.passing, body, interim).await
+}
+
+/// Sends the request under `lease`, once more if the connection was dead. Its head is given, and made anew then.
+async fn send(
+    origins: &Origins,
+    mut lease: Lease,
+    mut terms: Terms<'_>,
+    (mut head, encode): (Vec<u8>, &(dyn Fn() -> Result<Vec<u8>> + Sync)),
+    passing: Passing,
+    mut body: Payload,
+    interim: &Interim<'_>,
+) -> std::result::Result<Answer, Failed> {
+    let mut is_first = true;
     loop {
-        let again = body.again().filter(|_| is_idempotent(method));
-        terms.reused = lease.begin(terms.reused, again.is_some());
+        let same = body.again();
+        let may_repeat = same.is_some() && is_idempotent(terms.method);
+        terms.reused = lease.begin(is_first, may_repeat);
         if !terms.reused {
             // Boxed, because most requests do not need its 1.5 KB.
             if let Err(error) = Box::pin(open(origins, &mut lease, &mut terms)).await {
@@ -112,32 +128,83 @@ async fn ask(
             }
         }
         lease.count_request();
-        let mut upload = Upload::new(head, body, timeouts.between_bytes, request.passing != Passing::Body);
-        // An origin may close an idle connection at any time, or write stray bytes to it, also while a request is on its
-        // way (RFC 9112, section 9.3.1). That cannot happen on a new connection, so there is one retry.
-        let again = again.filter(|_| terms.reused);
+        let mut upload = Upload::new(head, body, terms.timeouts.between_bytes, passing != Passing::Body);
         let exchanged = exchange(lease.take_limit(), lease.connection(), &mut upload, &terms, interim).await;
-        let same = match (exchanged, again) {
-            (Ok(answered), Some(same)) if answered.is_of_idleness() => same,
+        // An origin may close an idle connection at any time, or write stray bytes to it, also while a request is on its
+        // way (RFC 9112, section 9.3.1). That cannot happen on a new connection, so there is one retry. What it has refused,
+        // it has not looked at (RFC 9113, section 8.7).
+        let is_refused = lease.connection().was_refused();
+        let repeats = is_first && (terms.reused && may_repeat || is_refused);
+        body = match (exchanged, same) {
+            (Ok(answered), Some(same)) if repeats && answered.is_of_idleness() => same,
             (Ok(answered), _) => return Ok(Arriving::new(answered, lease, upload, &terms)),
-            (Err(Failure { unanswered: true, .. }), Some(same)) => same,
-            (Err(failure), _) => return Err(Failed { address: lease.address(), ..failure.error.into() }),
+            (Err(Failure { unanswered: true, .. }), Some(same)) if repeats => same,
+            (Err(Failure { error, .. }), same) => {
+                let unsent = same.filter(|_| is_refused);
+                return Err(Failed { error, unsent, address: lease.address() });
+            }
         };
         lease.place().count(|counts| counts.retried += 1);
-        terms.reused = false;
-        body = same;
+        is_first = false;
         head = encode()?;
     }
 }
 
-/// Opens a connection for `lease`.
+/// Finds a stream for `lease`, or opens a connection for it.
 async fn open(origins: &Origins, lease: &mut Lease, terms: &mut Terms<'_>) -> Result<()> {
-    let connection = connect::open(lease.place(), &origins.tls, terms.timeouts, &mut terms.timings).await?;
+    let place = Arc::clone(lease.place());
+    // What switches to another protocol does so over HTTP/1.1 (RFC 9113, section 8.6).
+    while terms.handshake.is_none() {
+        match place.join() {
+            Join::Stream(stream) => {
+                lease.put(stream);
+                terms.reused = true;
+                return Ok(());
+            }
+            Join::Wait(opening) => opened(opening).await?,
+            Join::Open(opening) => return share(origins, lease, terms, opening).await,
+            Join::Alone => break,
+        }
+    }
+    let connection = connect(origins, lease, terms, false).await?;
     lease.put(Box::new(connection));
-    lease.place().count(|counts| counts.opened += 1);
-    let Timings { resolve, connect, tls, .. } = terms.timings;
-    lease.place().tally.connected(resolve + connect + tls);
     Ok(())
+}
+
+/// Opens a connection for `lease`, and for the requests after it if the origin speaks HTTP/2.
+async fn share(origins: &Origins, lease: &mut Lease, terms: &mut Terms<'_>, opening: Opening) -> Result<()> {
+    let connected = connect(origins, lease, terms, true).await;
+    let is_prior = lease.place().endpoint.scheme() == Scheme::Http;
+    match connected {
+        Ok(connection) if is_prior || connection.is_http2() => match opening.share(connection).await {
+            Ok(stream) => lease.put(stream),
+            Err(error) => return Err(error),
+        },
+        Ok(connection) => {
+            opening.alone();
+            lease.put(Box::new(connection));
+        }
+        Err(error) => {
+            opening.fail(&error);
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+async fn connect(
+    origins: &Origins,
+    lease: &Lease,
+    terms: &mut Terms<'_>,
+    offers_http2: bool,
+) -> Result<Connection> {
+    let place = lease.place();
+    let Terms { timeouts, timings, .. } = terms;
+    let connection = connect::open(place, &origins.tls, offers_http2, timeouts, timings).await?;
+    place.count(|counts| counts.opened += 1);
+    let Timings { resolve, connect, tls, .. } = terms.timings;
+    place.tally.connected(resolve + connect + tls);
+    Ok(connection)
 }
 
 /// `asked` within the time limit of one attempt.

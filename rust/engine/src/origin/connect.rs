@@ -24,10 +24,11 @@ use crate::stream::Timings;
 /// After this long the next address is tried beside the ones before (RFC 8305, section 8).
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// A new connection to the endpoint of `place`. What each stage took is written to `timings`.
+/// A new connection to the endpoint of `place`, over TLS with HTTP/2 if this `offers_http2` and the origin agrees. What each stage took is written to `timings`.
 pub(super) async fn open(
     place: &Place,
     tls: &Tls,
+    offers_http2: bool,
     timeouts: &Timeouts,
     timings: &mut Timings,
 ) -> Result<Connection> {
@@ -59,7 +60,7 @@ pub(super) async fn open(
         Scheme::Http => Transport::Plain(socket),
         Scheme::Https => {
             let started = Instant::now();
-            let handshake = handshake(endpoint, tls, socket);
+            let handshake = handshake(endpoint, tls, offers_http2, socket);
             let transport = within(timeouts.tls, Code::TlsTimeout, "the TLS handshake", handshake).await;
             let transport = transport.map_err(|error| with(peer, error))?;
             timings.tls = started.elapsed();
@@ -99,8 +100,8 @@ async fn unix(path: &Path) -> Result<Socket> {
         .map_err(|error| Code::ConnectFailed.error(format!("{}: {error}", path.display())))
 }
 
-async fn handshake(endpoint: &Endpoint, tls: &Tls, socket: Socket) -> Result<Transport> {
-    let connector = tls.connector(endpoint).await?;
+async fn handshake(endpoint: &Endpoint, tls: &Tls, offers_http2: bool, socket: Socket) -> Result<Transport> {
+    let connector = tls.connector(endpoint, offers_http2).await?;
     // For an address no SNI is sent (RFC 6066, section 3), but the certificate must name it.
     let name = ServerName::try_from(endpoint.host().to_owned())
         .map_err(|_| Code::TlsFailed.error(format!("no certificate can name {:?}", endpoint.host())))?;

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use tokio::time::{Sleep, sleep, timeout};
 
+use super::endpoint::Endpoint;
 use crate::error::{Code, Error, Result};
 use crate::net::Called;
+use crate::net::http2::SessionLimits;
 use crate::wire::{BodyLimits, HeadLimits};
 
 /// How long each stage of an exchange may take; `None` for no limit.
@@ -64,6 +66,26 @@ pub struct OriginLimits {
     pub head: HeadLimits,
     /// What a chunked body may hold besides its payload.
     pub body: BodyLimits,
+}
+
+/// The origins that are asked by HTTP/2: over TLS if they agree (ALPN), else because it is known that they speak it (RFC 9113,
+/// section 3.3).
+#[derive(Debug, Clone)]
+pub struct Http2Origins {
+    /// The origins, over whatever sockets.
+    pub endpoints: Vec<Endpoint>,
+    /// Of each of their connections.
+    pub limits: SessionLimits,
+}
+
+impl Http2Origins {
+    /// The limits of connections of HTTP/2 to `endpoint`, if there are to be any.
+    pub(super) fn of(&self, endpoint: &Endpoint) -> Option<SessionLimits> {
+        let is_one = |one: &Endpoint| {
+            (one.scheme(), one.host(), one.port()) == (endpoint.scheme(), endpoint.host(), endpoint.port())
+        };
+        self.endpoints.iter().any(is_one).then_some(self.limits)
+    }
 }
 
 /// The deadline of the whole exchange. It is checked for each event, and the clock is read only if it may

@@ -1,4 +1,4 @@
-//! The origin client: HTTP/1.1 over TCP, Unix sockets and TLS, from a pool of kept-alive connections.
+//! The origin client: HTTP/1.1 over TCP, Unix sockets and TLS, from a pool of kept-alive connections, and HTTP/2.
 //!
 //! [`fetch`] sends one [`Request`] and puts the response into a [`crate::stream::Feed`]; `begin` gives the response to
 //! a caller that sends it on itself; [`Origins`] keeps the connections of one engine thread. They must be called on an
@@ -41,10 +41,11 @@ mod tls;
 mod upload;
 mod upstream;
 
+pub use crate::net::http2::SessionLimits;
 pub use endpoint::{Endpoint, Scheme};
 pub(crate) use fetch::begin;
 pub use fetch::fetch;
-pub use limits::{OriginLimits, Timeouts};
+pub use limits::{Http2Origins, OriginLimits, Timeouts};
 pub use notices::{Event, Notice, Notices};
 pub use origins::Origins;
 pub use request::{Passing, Request, RequestBody};

@@ -6,7 +6,7 @@ use std::sync::Arc as Plain;
 use std::time::Duration;
 
 use super::endpoint::{Endpoint, KnownHash};
-use super::limits::OriginLimits;
+use super::limits::{Http2Origins, OriginLimits};
 use super::notices::Notices;
 use super::place::{Answer, Lease, Place, wait};
 use super::stats::{Counts, OriginStats};
@@ -27,6 +27,7 @@ pub struct Origins {
     pub(super) reads: ReadSizes,
     pub(super) tls: Tls,
     pub(super) notices: Plain<Notices>,
+    http2: Plain<Http2Origins>,
     places: Mutex<Places>,
 }
 
@@ -44,16 +45,17 @@ struct Places {
 const FEW: usize = 64;
 
 impl Origins {
-    /// An empty set of connections. Bytes are read into `pool`; `tls` and `notices` may be shared with other threads.
+    /// An empty set of connections. Bytes are read into `pool`; `tls`, `notices` and `http2` may be shared with other threads.
     pub fn new(
         pool: &Pool,
         limits: OriginLimits,
         reads: ReadSizes,
         tls: Tls,
         notices: Plain<Notices>,
+        http2: Plain<Http2Origins>,
     ) -> Self {
         let places = Mutex::new(Places::new());
-        Self { pool: pool.clone(), limits, reads, tls, notices, places }
+        Self { pool: pool.clone(), limits, reads, tls, notices, http2, places }
     }
 
     /// The log lines about the origins.
@@ -71,7 +73,8 @@ impl Origins {
         }
         let origin = Plain::from(endpoint.to_string());
         let tally = places.tally(&origin, &self.notices);
-        let place = Arc::new(Place::new(origin, endpoint.clone(), tally, self.limits));
+        let place =
+            Arc::new(Place::new(origin, endpoint.clone(), tally, self.limits, self.http2.of(endpoint)));
         if places.closed {
             place.close();
         }

@@ -8,6 +8,8 @@
 //! Requests of proven clients and all others wait in two [`Line`]s, which take turns; some connections are kept for the
 //! former.
 
+mod lease;
+mod sessions;
 mod sweep;
 
 use std::net::SocketAddr;
@@ -28,9 +30,11 @@ use super::stats::{Counts, EndpointStats};
 use super::tally::Tally;
 use crate::clock;
 use crate::error::{Code, Error, Result, Source};
-use crate::net::{Connection, Unrest, Watch};
+use crate::net::http2::SessionLimits;
+use crate::net::{Connection, Unrest};
 use crate::runtime;
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::{Arc, Mutex, MutexGuard, lock};
+use sessions::Sessions;
 
 /// One in this many connections is kept for proven clients: most of their requests end within milliseconds, and need not
 /// wait until another client has stalled for long enough to be cut. Arbitrary; of fewer connections none is kept.
@@ -76,6 +80,8 @@ struct State {
     proven_at: Option<Instant>,
     counts: Counts,
     sweeper: Sweeper,
+    /// `None`: the origin is asked by HTTP/1.1.
+    sessions: Option<Sessions>,
     names: Names,
     closed: bool,
     /// It is no longer in the map of places: a task with a reference to it has to look there again.
@@ -98,19 +104,6 @@ struct Sweeper {
     waker: Option<Waker>,
 }
 
-/// The right to use one connection, with an idle connection if there was one.
-#[derive(Debug)]
-pub(super) struct Lease {
-    /// `None` after the right has been passed on.
-    place: Option<Arc<Place>>,
-    purpose: Purpose,
-    connection: Option<Box<Connection>>,
-    /// The connection is in use. If the lease is dropped now, it does not serve again.
-    busy: bool,
-    /// Whether failures under it are logged.
-    pub(super) reports: bool,
-}
-
 /// A request's seat in the line for a connection. Dropping it gives up the seat.
 #[derive(Debug)]
 pub(super) struct Turn {
@@ -131,6 +124,9 @@ struct Purpose {
     is_proven: bool,
 }
 
+pub(super) use lease::Lease;
+pub(super) use sessions::{Join, Opening, opened};
+
 /// The answer to a request for a lease.
 pub(super) enum Answer {
     Granted(Lease),
@@ -145,8 +141,10 @@ impl Place {
         endpoint: Endpoint,
         tally: Arc<Tally>,
         limits: OriginLimits,
+        http2: Option<SessionLimits>,
     ) -> Self {
-        Self { origin, endpoint, tally, limits, state: Mutex::default() }
+        let state = State { sessions: http2.map(Sessions::new), ..State::default() };
+        Self { origin, endpoint, tally, limits, state: Mutex::new(state) }
     }
 
     /// Asks for a lease. `upload`: the body of the request is still coming. Such requests have a share of the connections
@@ -190,11 +188,17 @@ impl Place {
 
     /// Whether there is a connection for one more request.
     fn has_room(&self, state: &State, Purpose { upload, is_proven }: Purpose, now: Instant) -> bool {
-        let all = self.limits.connections;
+        let all = self.capacity(state);
         let is_kept = || state.proven_at.is_some_and(|at| now.duration_since(at) < KEPT_FOR);
         state.leased < all
             && (!upload || state.uploads < self.share(all))
             && (is_proven || state.unproven < all - all / KEPT || !is_kept())
+    }
+
+    /// The requests that can be in progress: one of each connection, or of each of its streams.
+    fn capacity(&self, state: &State) -> usize {
+        let connections = self.limits.connections;
+        state.sessions.as_ref().map_or(connections, |sessions| sessions.capacity(connections))
     }
 
     /// The share of `all` for requests whose bodies are still coming; at least one, if there are any.
@@ -208,7 +212,7 @@ impl Place {
     }
 
     fn full(&self, state: &State, upload: bool) -> Error {
-        let (all, waiting) = (self.limits.connections, state.waiting());
+        let (all, waiting) = (self.capacity(state), state.waiting());
         Code::QueueFull.error(if upload && state.leased < all {
             format!(
                 "requests whose bodies are still coming use their share of {} of {all} connections, and {} wait",
@@ -235,7 +239,7 @@ impl Place {
         state.leased += 1;
         state.uploads += usize::from(purpose.upload);
         state.unproven += usize::from(!purpose.is_proven);
-        Lease { place: Some(Arc::clone(self)), purpose, connection, busy: false, reports: false }
+        Lease::new(Arc::clone(self), connection, purpose)
     }
 
     /// The identity of the line for its connections.
@@ -248,10 +252,10 @@ impl Place {
     /// always a stalled client that can be cut, and a proven client does not wait until another client has stalled.
     pub(super) fn wanted(&self, looks: usize) -> usize {
         let state = lock(&self.state);
-        let may_upload = self.share(self.limits.connections).saturating_sub(state.uploads);
+        let may_upload = self.share(self.capacity(&state)).saturating_sub(state.uploads);
         let [others, proven] =
             state.lines.each_ref().map(|line| line.len() - line.uploads().saturating_sub(may_upload));
-        proven + others.min((self.limits.connections * 3 / looks.max(1) / 4).max(1))
+        proven + others.min((self.capacity(&state) * 3 / looks.max(1) / 4).max(1))
     }
 
     /// Changes the counts of the place.
@@ -284,16 +288,26 @@ impl Place {
 
     /// Whether the connection may carry another request.
     pub(super) fn reusable(&self, connection: &Connection) -> bool {
-        connection.requests < self.limits.requests_per_connection
+        !connection.is_channel()
+            && connection.requests < self.limits.requests_per_connection
             && clock::since(connection.opened) < self.limits.connection_age
     }
 
     /// Takes back a lease, with its connection if that may serve again, and passes both to the next request. It may serve
     /// two requests: the lease may have been of both shares.
-    fn release(self: &Arc<Self>, mut connection: Option<Box<Connection>>, purpose: Purpose) {
+    fn release(self: &Arc<Self>, connection: Option<Box<Connection>>, purpose: Purpose) {
         let mut state = lock(&self.state);
-        connection = connection.filter(|connection| state.names.has(connection.peer));
+        let connection = connection.filter(|connection| state.names.has(connection.peer));
         state.leave(purpose);
+        self.serve(state, connection);
+    }
+
+    /// Serves requests that wait and for which there is room, the first by `connection` if there is one.
+    fn serve<'a>(
+        self: &'a Arc<Self>,
+        mut state: MutexGuard<'a, State>,
+        mut connection: Option<Box<Connection>>,
+    ) {
         while let Some((purpose, waiting)) = self.next(&mut state) {
             let connection_here = connection.take().or_else(|| state.pop_idle(clock::now()));
             if connection_here.is_some() && !waiting.is_closed() {
@@ -392,6 +406,9 @@ impl Place {
         let (idle, waiting, waker) = {
             let mut state = lock(&self.state);
             state.closed = true;
+            if let Some(sessions) = &mut state.sessions {
+                sessions.close();
+            }
             state.crowded_since = None;
             (std::mem::take(&mut state.idle), std::mem::take(&mut state.lines), state.sweeper.waker.take())
         };
@@ -405,7 +422,8 @@ impl Place {
     /// is with its tally.
     pub(super) fn retire(&self) -> bool {
         let mut state = lock(&self.state);
-        let vacant = state.leased == 0 && state.idle.is_empty() && state.sweeper.armed.is_none();
+        let has_none = state.sessions.as_ref().is_none_or(Sessions::is_empty);
+        let vacant = state.leased == 0 && state.idle.is_empty() && has_none && state.sweeper.armed.is_none();
         if vacant && !state.retired {
             self.tally.keep(&std::mem::take(&mut state.counts));
         }
@@ -415,10 +433,12 @@ impl Place {
 
     pub(super) fn stats(&self) -> EndpointStats {
         let state = lock(&self.state);
+        let (streams, busy, quiet) = state.sessions.as_ref().map(Sessions::counts).unwrap_or_default();
         EndpointStats {
             origin: Plain::clone(&self.origin),
-            active: state.leased,
-            idle: state.idle.len(),
+            active: state.leased.saturating_sub(streams) + busy,
+            idle: state.idle.len() + quiet,
+            streams,
             waiting: state.waiting(),
             counts: state.counts,
         }
@@ -513,75 +533,6 @@ impl Drop for Turn {
 
 fn closed() -> Error {
     Code::EngineClosed.error("the engine has been closed")
-}
-
-impl Lease {
-    pub(super) fn place(&self) -> &Arc<Place> {
-        self.place.as_ref().expect("only a lease that was passed on has no place")
-    }
-
-    /// Begins to use the connection that is there, if `reuses` and it keeps quiet; whether it does. Any other is closed:
-    /// what it has brought would be taken for the response to the next request. A request that `may_repeat` believes the
-    /// runtime, if that has looked at the connection since it became idle.
-    pub(super) fn begin(&mut self, reuses: bool, may_repeat: bool) -> bool {
-        self.busy = true;
-        let Some(mut idle) = self.connection.take().filter(|_| reuses) else { return false };
-        let since = idle.idle_since.take();
-        let is_watched = may_repeat && since.is_some_and(|turn| turn != runtime::turn());
-        if let Some(unrest) = idle.unrest(is_watched) {
-            let place = self.place();
-            place.stirred(&mut lock(&place.state).counts, unrest, idle.peer);
-            return false;
-        }
-        self.connection = Some(idle);
-        true
-    }
-
-    /// Uses a connection that was opened for it.
-    pub(super) fn put(&mut self, connection: Box<Connection>) {
-        self.connection = Some(connection);
-    }
-
-    /// The connection that is in use.
-    pub(super) fn connection(&self) -> &Connection {
-        self.connection.as_ref().expect("what uses a lease has begun with a connection, or put one")
-    }
-
-    /// The timer of the connection's last reader.
-    pub(super) fn take_limit(&mut self) -> Watch {
-        self.connection
-            .as_mut()
-            .map_or_else(Watch::default, |connection| std::mem::take(&mut connection.limit))
-    }
-
-    /// Where it leads, if there is one.
-    pub(super) fn address(&self) -> Option<SocketAddr> {
-        self.connection.as_ref()?.peer
-    }
-
-    /// Counts a request on it.
-    pub(super) fn count_request(&mut self) {
-        if let Some(connection) = &mut self.connection {
-            connection.requests += 1;
-        }
-    }
-
-    /// The connection has carried its request to the end, and may serve again if it has not served enough. `limit`: the timer
-    /// of its reader.
-    pub(super) fn give_back(&mut self, limit: Watch) {
-        self.busy = !self.connection.as_ref().is_some_and(|connection| self.place().reusable(connection));
-        if let Some(connection) = &mut self.connection {
-            connection.limit = limit;
-        }
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        if let Some(place) = self.place.take() {
-            place.release(self.connection.take().filter(|_| !self.busy), self.purpose);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -40,6 +40,8 @@ pub struct EndpointStats {
     pub active: usize,
     /// Connections kept for the next request.
     pub idle: usize,
+    /// Requests in progress on connections of HTTP/2.
+    pub streams: usize,
     /// Requests that wait for a connection.
     pub waiting: usize,
     /// Counts since the first request to the endpoint.
@@ -51,6 +53,7 @@ impl EndpointStats {
     pub fn add(&mut self, other: &Self) {
         self.active += other.active;
         self.idle += other.idle;
+        self.streams += other.streams;
         self.waiting += other.waiting;
         self.counts += &other.counts;
     }

@@ -104,6 +104,8 @@ pub struct OriginSums {
     pub active: usize,
     /// Connections kept for the next request.
     pub idle: usize,
+    /// Requests in progress on connections of HTTP/2.
+    pub streams: usize,
     /// Requests that wait for a connection.
     pub waiting: usize,
     /// Counts of connections.
@@ -124,6 +126,7 @@ impl OriginSums {
             origin: Arc::clone(&tally.name),
             active: 0,
             idle: 0,
+            streams: 0,
             waiting: 0,
             counts: Counts::default(),
             requests: 0,
@@ -137,6 +140,7 @@ impl OriginSums {
     pub(super) fn add_place(&mut self, place: &EndpointStats) {
         self.active += place.active;
         self.idle += place.idle;
+        self.streams += place.streams;
         self.waiting += place.waiting;
         self.counts += &place.counts;
     }

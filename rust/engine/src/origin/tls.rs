@@ -2,8 +2,8 @@
 //! threads share.
 //!
 //! Verification cannot be turned off. Sessions are resumed, because a shared configuration holds their tickets; two
-//! [`Tls`] with different roots therefore share nothing, and nor do two origins of which one is shown a certificate. `http/1.1` is offered by ALPN, and rustls refuses any
-//! other protocol that an origin picks.
+//! [`Tls`] with different roots therefore share nothing, and nor do two origins of which one is shown a certificate. `http/1.1` is
+//! offered by ALPN, and `h2` where that is asked for; rustls refuses any other protocol that an origin picks.
 
 use std::sync::Arc;
 
@@ -45,12 +45,15 @@ struct Shared {
     named: Vec<(Endpoint, Profile)>,
 }
 
+/// For connections of HTTP/1.1, and for connections that may be of HTTP/2.
+type Configs = [Arc<ClientConfig>; 2];
+
 /// What connections to one origin, or to several, have in common.
 #[derive(Debug, Default)]
 struct Profile {
     /// What the origin is shown if it asks (RFC 8446, section 4.3.2).
     identity: Option<CertifiedKey>,
-    config: OnceCell<Arc<ClientConfig>>,
+    configs: OnceCell<Configs>,
 }
 
 impl Tls {
@@ -62,11 +65,11 @@ impl Tls {
     /// `BAD_CONFIGURATION` if the PEM holds no usable certificate, or a certificate of ours cannot be used.
     pub fn new(roots: Roots, identities: Vec<(Endpoint, CertificateFiles)>) -> Result<Self> {
         let profile = |identity: Option<CertifiedKey>| -> Result<Profile> {
-            let config = match &roots {
+            let configs = match &roots {
                 Roots::System => OnceCell::new(),
                 Roots::WebPki | Roots::Pem(_) => OnceCell::new_with(Some(build(&roots, identity.clone())?)),
             };
-            Ok(Profile { identity, config })
+            Ok(Profile { identity, configs })
         };
         let anonymous = profile(None)?;
         let named = identities.into_iter().map(|(endpoint, files)| {
@@ -84,20 +87,21 @@ impl Tls {
         self.shared.named.iter().find(is_of).map_or(&self.shared.anonymous, |(_, profile)| profile)
     }
 
-    pub(super) async fn connector(&self, endpoint: &Endpoint) -> Result<TlsConnector> {
+    /// For a connection to `endpoint`, which may be of HTTP/2 if this `offers_http2`.
+    pub(super) async fn connector(&self, endpoint: &Endpoint, offers_http2: bool) -> Result<TlsConnector> {
         let profile = self.profile(endpoint);
-        let config = profile.config.get_or_try_init(|| async {
+        let configs = profile.configs.get_or_try_init(|| async {
             let (roots, identity) = (self.shared.roots.clone(), profile.identity.clone());
             // The store is a directory of files, which must not delay other streams of the thread.
             spawn_blocking(move || build(&roots, identity)).await.unwrap_or_else(|_| {
                 Err(Code::EngineClosed.error("the engine was closed while it read the system's certificates"))
             })
         });
-        Ok(TlsConnector::from(Arc::clone(config.await?)))
+        Ok(TlsConnector::from(Arc::clone(&configs.await?[usize::from(offers_http2)])))
     }
 }
 
-fn build(roots: &Roots, identity: Option<CertifiedKey>) -> Result<Arc<ClientConfig>> {
+fn build(roots: &Roots, identity: Option<CertifiedKey>) -> Result<Configs> {
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| unusable(&error.to_string()))?
@@ -107,7 +111,9 @@ fn build(roots: &Roots, identity: Option<CertifiedKey>) -> Result<Arc<ClientConf
         Some(identity) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity))),
     };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
+    let mut both = config.clone();
+    both.alpn_protocols.insert(0, b"h2".to_vec());
+    Ok([Arc::new(config), Arc::new(both)])
 }
 
 fn store(roots: &Roots) -> Result<RootCertStore> {
@@ -155,10 +161,11 @@ mod tests {
     }
 
     #[test]
-    fn compiled_in_roots_are_usable_and_http_1_1_is_offered() {
+    fn compiled_in_roots_are_usable_and_protocols_are_offered() {
         let tls = Tls::new(Roots::WebPki, Vec::new()).unwrap();
-        let config = tls.shared.anonymous.config.get().unwrap();
-        assert_eq!(config.alpn_protocols, [b"http/1.1"]);
-        assert!(config.enable_sni);
+        let [one, both] = tls.shared.anonymous.configs.get().unwrap();
+        assert_eq!(one.alpn_protocols, [b"http/1.1"]);
+        assert_eq!(both.alpn_protocols, [&b"h2"[..], b"http/1.1"]);
+        assert!(one.enable_sni && both.enable_sni);
     }
 }

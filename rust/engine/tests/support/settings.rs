@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use penstock_engine::origin::{Notices, OriginLimits, Origins, Roots, Tls};
+use penstock_engine::origin::{Http2Origins, Notices, OriginLimits, Origins, Roots, SessionLimits, Tls};
 use penstock_engine::pool::{Pool, PoolConfig};
 use penstock_engine::stream::ReadSizes;
 use penstock_engine::wire::{BodyLimits, HeadLimits};
@@ -43,5 +43,8 @@ pub(crate) fn origin_limits() -> OriginLimits {
 /// The origins of one engine thread.
 pub(crate) fn origins(pool: &Pool, limits: OriginLimits, roots: Roots) -> Arc<Origins> {
     let notices = Arc::new(Notices::new(AMPLE));
-    Arc::new(Origins::new(pool, limits, READS, Tls::new(roots, Vec::new()).unwrap(), notices))
+    let http2 =
+        Http2Origins { endpoints: Vec::new(), limits: SessionLimits { streams: 100, window: 1 << 16 } };
+    let tls = Tls::new(roots, Vec::new()).unwrap();
+    Arc::new(Origins::new(pool, limits, READS, tls, notices, Arc::new(http2)))
 }

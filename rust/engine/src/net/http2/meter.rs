@@ -32,6 +32,8 @@ const ACK: u8 = 1;
 const CONTROL: Rate = Rate { burst: 1000, each_second: 100 };
 /// Streams that are reset, by either side: a browser cancels some dozens where its user leaves a page of images.
 const RESETS: Rate = Rate { burst: 100, each_second: 33 };
+/// Streams that an origin resets, or that its clients leave, it answers for to no one but itself.
+const UNLIMITED: Rate = Rate { burst: u32::MAX, each_second: u32::MAX };
 /// CONTINUATION frames of one section of fields: with the first, 144 KiB, where a head has 32.
 const CONTINUATIONS: u32 = 8;
 /// Updates of windows that may come for a DATA frame: for its stream and for the connection, and, of a long one, for each so many
@@ -185,11 +187,20 @@ pub(super) struct Meter {
 impl Meter {
     /// For a connection on which the client's preface is still to come.
     pub(super) fn of_server() -> Self {
+        Self::new(PREFACE, 0, RESETS)
+    }
+
+    /// For a connection to an origin, on which nothing has been sent.
+    pub(super) fn of_client() -> Self {
+        Self::new(0, PREFACE, UNLIMITED)
+    }
+
+    fn new(received: usize, sent: usize, resets: Rate) -> Self {
         Self {
-            received: Frames::after(PREFACE),
-            sent: Frames::after(0),
+            received: Frames::after(received),
+            sent: Frames::after(sent),
             control: Bucket::new(CONTROL),
-            resets: Bucket::new(RESETS),
+            resets: Bucket::new(resets),
             continuations: 0,
             updates: MOST_UPDATES,
             excess: None,

@@ -5,16 +5,23 @@
 //! one turn leave in one write ([`carrier`]), what a client may make us do without asking for anything is bounded ([`meter`]),
 //! and the stream that the client needs most goes first ([`gate`]).
 
+mod asked;
+mod calls;
 mod carrier;
+mod client;
 mod gate;
+mod message;
 mod meter;
 mod portion;
 mod priority;
-mod reply;
+mod received;
 mod request;
+mod sending;
 mod server;
 mod stream;
 
+pub use client::SessionLimits;
+pub(crate) use client::{Client, Driver};
 pub use meter::Excess;
 pub use server::Http2Limits;
 pub(crate) use server::{Event, Server};

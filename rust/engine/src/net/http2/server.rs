@@ -13,7 +13,7 @@ use super::carrier::{Carrier, Traffic};
 use super::gate::Gate;
 use super::meter::{Excess, Meter};
 use super::portion::Portion;
-use super::request::Asking;
+use super::request;
 use super::stream::Stream;
 use crate::net::{Connection, Transport};
 use crate::sync::{Mutex, lock};
@@ -129,7 +129,7 @@ impl Server {
                 return Poll::Ready(Event::Refused);
             }
             let (head, body) = request.into_parts();
-            match Asking::new(&head, body) {
+            match request::received(&head, body) {
                 Ok(asking) => {
                     let stream = Stream::new(&self.carrier, &head, asking, respond);
                     let connection = Connection::new(Transport::Channel(Box::new(stream)));

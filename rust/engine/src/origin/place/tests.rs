@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::net::Watch;
 use crate::origin::{Roots, Scheme, Timeouts, Tls, connect};
 use crate::stream::Timings;
 use crate::wire::{BodyLimits, HeadLimits};
@@ -41,7 +42,7 @@ fn place(host: &str, name_lifetime: Duration) -> Arc<Place> {
     let name = Plain::<str>::from(endpoint.to_string());
     let notices = Plain::new(crate::origin::Notices::new(LONG));
     let tally = Arc::new(Tally::new(Plain::clone(&name), notices));
-    Arc::new(Place::new(name, endpoint, tally, limits))
+    Arc::new(Place::new(name, endpoint, tally, limits, None))
 }
 
 fn lease(place: &Arc<Place>) -> Lease {
@@ -54,7 +55,7 @@ fn lease(place: &Arc<Place>) -> Lease {
 async fn opened(place: &Arc<Place>) -> Lease {
     let mut lease = lease(place);
     let tls = Tls::new(Roots::WebPki, Vec::new()).unwrap();
-    let connection = connect::open(place, &tls, &NO_TIMEOUTS, &mut Timings::default()).await.unwrap();
+    let connection = connect::open(place, &tls, false, &NO_TIMEOUTS, &mut Timings::default()).await.unwrap();
     lease.begin(true, true);
     lease.put(Box::new(connection));
     lease
@@ -151,7 +152,7 @@ async fn addresses_that_cannot_be_reached_are_forgotten() {
     let place = place("origin.example", LONG);
     place.learn(Some(vec![gone]));
     let tls = Tls::new(Roots::WebPki, Vec::new()).unwrap();
-    connect::open(&place, &tls, &NO_TIMEOUTS, &mut Timings::default()).await.unwrap_err();
+    connect::open(&place, &tls, false, &NO_TIMEOUTS, &mut Timings::default()).await.unwrap_err();
     assert!(place.addresses().is_none());
 }
 
