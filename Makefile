@@ -88,7 +88,7 @@ PART_ranges = tests/cache/test_ranges.py
 PART_cache = tests/cache $(PART_ranges:%=--ignore=%)
 PART_hub = tests/hub
 PART_origins = tests/gateway tests/origins
-PART_edge = tests/edge tests/http2 tests/overload
+PART_edge = tests/edge tests/grpc tests/http2 tests/overload
 PART_events = tests/events tests/media
 # Half of what the files at the top take.
 PART_commands = $(wildcard tests/test_[cs]*.py)

@@ -1,0 +1,1 @@
+"""Calls of gRPC through penstock, by grpcio on both sides."""

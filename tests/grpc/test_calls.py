@@ -1,0 +1,63 @@
+"""Calls of grpcio through a relay are, in all four shapes, what they are without it."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from support.certificates import written
+from support.command import Running, serve
+from support.waiting import in_time
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[str]:
+    """Where a server of gRPC listens."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(HERE / "server.py"), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    port = await in_time(process.stdout.readline(), "a server of gRPC listens")
+    yield f"127.0.0.1:{int(port)}"
+    process.kill()
+    await process.wait()
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> trustme.CA:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    return authority
+
+
+async def called(*arguments: str) -> dict[str, Any]:
+    """What came of each call of the matrix."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(HERE / "client.py"), *arguments, stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await in_time(process.communicate(), "the calls end", within=120)
+    outcomes: dict[str, Any] = json.loads(output)
+    return outcomes
+
+
+@pytest.fixture
+async def front(server: str, authority: trustme.CA, tmp_path: Path) -> AsyncIterator[Running]:
+    cert, key = written(authority, tmp_path, "localhost")
+    options = ("--origin-http2", "--tls-cert", str(cert), "--tls-key", str(key))
+    async with serve("--origin", f"http://{server}", *options) as running:
+        yield running
+
+
+async def test_a_call_is_what_it_is_without_a_relay(server: str, front: Running, tmp_path: Path) -> None:
+    direct = await called(server)
+    through = await called(f"localhost:{front.port}", str(tmp_path / "ca.pem"))
+    assert len(direct) > 40
+    differ = {name: (outcome, through[name]) for name, outcome in direct.items() if outcome != through[name]}
+    assert differ == {}
