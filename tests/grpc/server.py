@@ -60,7 +60,9 @@ class Handlers(grpc.GenericRpcHandler):
 
 
 def main() -> None:
-    server = grpc.server(futures.ThreadPoolExecutor(16), options=SIZE, compression=grpc.Compression.NoCompression)
+    server = grpc.server(
+        futures.ThreadPoolExecutor(16), options=SIZE, compression=grpc.Compression.NoCompression
+    )
     server.add_generic_rpc_handlers((Handlers(),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()

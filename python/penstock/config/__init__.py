@@ -15,7 +15,7 @@ from .engine import Flow, Pool, Reads
 from .events import Drain, EventRelay, Inspection
 from .http2 import Http2, OriginHttp2
 from .hub import History, KafkaLog, RedisLog, Subscriptions
-from .origins import ClientCertificate, Forwarding, OriginLimits, OriginTls, Timeouts
+from .origins import ClientCertificate, Forwarding, GrpcWeb, OriginLimits, OriginTls, Timeouts
 from .status import Status
 from .tls import HSTS, TLS
 from .upstream import Check, Health, Origin, Retries
@@ -34,6 +34,7 @@ __all__ = [
     "EventRelay",
     "Flow",
     "Forwarding",
+    "GrpcWeb",
     "Health",
     "History",
     "Http2",

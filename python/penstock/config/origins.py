@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -180,6 +180,30 @@ class OriginTls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GrpcWeb:
+    """gRPC-Web of browsers, translated to gRPC: `Forwarding.grpc_web`."""
+
+    origins: Collection[str] = ()
+    """The origins of pages that may make calls, as browsers name them, such as `"https://app.example"`; `"*"` for all.
+    Pages of the gateway's own origin need none."""
+    max_age: float = 7200.0
+    """Seconds for which a browser remembers that a page may call (Access-Control-Max-Age). Chromium's longest."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.origins, str) or not isinstance(self.origins, Collection):
+            raise checks.bad(self, "origins", "must be a collection of origins")
+        for origin in self.origins:
+            if (
+                origin != "*"
+                and checks.origin(self, "origins", origin, ("http", "https"))
+                and origin[-1] == "/"
+            ):
+                raise checks.bad(self, "origins", f"{origin!r} must be without a slash at its end")
+        checks.put(self, "origins", tuple(self.origins))
+        checks.seconds(self, "max_age", zero=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Forwarding:
     """What the gateway tells the origin about the client, and each side about itself."""
 
@@ -202,6 +226,8 @@ class Forwarding:
     trailers: bool = False
     """Pass the trailers of bodies on, either way, if the other side says that it takes them (`TE: trailers`). What is
     gRPC passes with its trailers in any case. Off: few clients read them, and caches drop them."""
+    grpc_web: GrpcWeb | None = None
+    """Take calls of gRPC-Web on native routes, and ask the origin by gRPC. None: they pass as any other request."""
 
     def __post_init__(self) -> None:
         for name in (
@@ -213,5 +239,7 @@ class Forwarding:
             "trailers",
         ):
             checks.flag(self, name)
+        if self.grpc_web is not None and not isinstance(self.grpc_web, GrpcWeb):
+            raise checks.bad(self, "grpc_web", "must be a penstock.config.GrpcWeb, or None")
         if self.via is not None and not (isinstance(self.via, str) and _TOKEN.fullmatch(self.via)):
             raise checks.bad(self, "via", "must be a token (letters, digits, !#$%&'*+-.^_`|~) or None")

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use penstock_engine::app::Ends;
 use penstock_engine::cache::READ;
@@ -49,14 +50,26 @@ pub(crate) struct Policy {
     preserve_host: bool,
     map_location: bool,
     trailers: bool,
+    grpc_web: Option<WebPolicy>,
+}
+
+/// `penstock.config.GrpcWeb`.
+#[derive(FromPyObject)]
+struct WebPolicy {
+    origins: Vec<String>,
+    max_age: f64,
 }
 
 impl From<Policy> for relay::Forwarding {
     fn from(policy: Policy) -> Self {
-        let Policy { x_forwarded, forwarded, via, trust_incoming, preserve_host, map_location, trailers } =
+        let Policy { x_forwarded, forwarded, trust_incoming, preserve_host, map_location, trailers, .. } =
             policy;
-        let via = via.map(Into::into);
-        Self { x_forwarded, forwarded, via, trust_incoming, preserve_host, map_location, trailers }
+        let via = policy.via.map(Into::into);
+        let grpc_web = policy.grpc_web.map(|WebPolicy { origins, max_age }| relay::GrpcWeb {
+            origins,
+            max_age: Duration::try_from_secs_f64(max_age).unwrap_or_default().as_secs(),
+        });
+        Self { x_forwarded, forwarded, via, trust_incoming, preserve_host, map_location, trailers, grpc_web }
     }
 }
 

@@ -280,10 +280,13 @@ async fn refuse(
     site.refused.fetch_add(1, Ordering::Relaxed);
     let decision = progress.decision();
     let denial = decision.as_deref().and_then(Decision::denial);
-    let bytes = if incoming.is_some_and(grpc::is_call) {
+    let web = progress.web();
+    let bytes = if web.is_some() || incoming.is_some_and(grpc::is_call) {
         let status = denial.map_or(error.code().status(), |denial| denial.status);
         let detail = denial.and_then(|denial| denial.detail.as_deref()).unwrap_or(error.code().meaning());
-        grpc::refusal(error, status, detail)
+        let (kind, fields) =
+            web.as_ref().map_or((grpc::MEDIA_TYPE, &[][..]), |web| (&*web.kind, &*web.fields));
+        grpc::refusal(error, status, detail, kind, fields)
     } else {
         let head_only = incoming.is_some_and(|incoming| incoming.method() == "HEAD");
         refusal(error, denial, site.hsts(client), true, head_only)

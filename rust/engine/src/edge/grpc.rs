@@ -11,10 +11,12 @@ use crate::error::{Code, Error, Result};
 use crate::origin::Timeouts;
 use crate::wire::{Incoming, is_same_name, write_field};
 
+use super::grpc_web::Web;
+
 /// The field in which a call says how long it may take.
 pub(super) const TIMEOUT: &str = "grpc-timeout";
 
-const MEDIA_TYPE: &[u8] = b"application/grpc";
+pub(super) const MEDIA_TYPE: &[u8] = b"application/grpc";
 /// The longest number (grpc.io, "gRPC over HTTP2", `TimeoutValue`).
 const DIGITS: usize = 8;
 
@@ -23,25 +25,25 @@ const DIGITS: usize = 8;
 pub(super) struct Call {
     /// How long it may take from when it came.
     timeout: Option<Duration>,
+    /// Its client speaks gRPC-Web.
+    pub(super) web: Option<Web>,
 }
 
 impl Call {
-    /// The call that a request is, if it is one.
+    /// The call that a request is, if it is one; one of gRPC-Web counts if that `is_translated`.
     ///
     /// # Errors
     /// `BAD_REQUEST_HEAD`: its time is malformed.
-    pub(super) fn of(incoming: &Incoming) -> Result<Option<Self>> {
-        if !is_call(incoming) {
+    pub(super) fn of(incoming: &Incoming, is_translated: bool) -> Result<Option<Self>> {
+        let web = Web::of(incoming).filter(|_| is_translated);
+        if web.is_none() && !is_call(incoming) {
             return Ok(None);
         }
-        let Some(value) = incoming.get_all(TIMEOUT).next() else { return Ok(Some(Self { timeout: None })) };
-        match parse(value) {
-            Some(timeout) => Ok(Some(Self { timeout: Some(timeout) })),
-            None => {
-                Err(Code::BadRequestHead
-                    .error("the grpc-timeout is not a number of at most 8 digits and a unit"))
-            }
-        }
+        let timeout = incoming.get_all(TIMEOUT).next().map(|value| {
+            let malformed = "the grpc-timeout is not a number of at most 8 digits and a unit";
+            parse(value).ok_or_else(|| Code::BadRequestHead.error(malformed))
+        });
+        Ok(Some(Self { timeout: timeout.transpose()?, web }))
     }
 
     /// The limits of the call, `elapsed` after it came: a stream of messages may pause either way, and the client says how long
@@ -123,18 +125,26 @@ fn status_of(error: &Error, status: u16) -> u8 {
 
 /// The whole answer to a call, for `error`: a response with trailers alone (grpc.io, "gRPC over HTTP2", `Trailers-Only`). The status
 /// of HTTP is 200: a client that finds another one reads nothing else.
-pub(super) fn refusal(error: &Error, status: u16, detail: &str) -> Vec<u8> {
+/// It is of the media type `kind`, and `fields` follow.
+pub(super) fn refusal(
+    error: &Error,
+    status: u16,
+    detail: &str,
+    kind: &[u8],
+    fields: &[(&'static [u8], Vec<u8>)],
+) -> Vec<u8> {
     let mut answer = b"HTTP/1.1 200 OK\r\n".to_vec();
     let number = status_of(error, status).to_string();
     let (date, message) = (clock::date().to_string(), encode(detail));
-    for (name, value) in [
-        ("Date", &*date),
-        ("Content-Type", "application/grpc"),
-        ("grpc-status", &number),
-        ("grpc-message", &message),
-        ("Content-Length", "0"),
-    ] {
-        write_field(&mut answer, name.as_bytes(), value.as_bytes());
+    let own: [(&[u8], &[u8]); 5] = [
+        (b"Date", date.as_bytes()),
+        (b"Content-Type", kind),
+        (b"grpc-status", number.as_bytes()),
+        (b"grpc-message", message.as_bytes()),
+        (b"Content-Length", b"0"),
+    ];
+    for (name, value) in own.into_iter().chain(fields.iter().map(|(name, value)| (*name, &**value))) {
+        write_field(&mut answer, name, value);
     }
     answer.extend_from_slice(b"\r\n");
     answer
@@ -187,9 +197,9 @@ mod tests {
             ("GET", "application/grpc", false),
         ] {
             let request = request(method, &format!("Content-Type: {kind}\r\n"));
-            assert_eq!(Call::of(&request).unwrap().is_some(), is_grpc, "{method} {kind}");
+            assert_eq!(Call::of(&request, false).unwrap().is_some(), is_grpc, "{method} {kind}");
         }
-        assert_eq!(Call::of(&request("POST", "")).unwrap(), None);
+        assert_eq!(Call::of(&request("POST", ""), false).unwrap(), None);
     }
 
     #[test]
@@ -203,10 +213,10 @@ mod tests {
             ("50u", 0, "50000n"),
             ("7n", 0, "7n"),
         ] {
-            let call = Call::of(&request(
-                "POST",
-                &format!("Content-Type: application/grpc\r\ngrpc-timeout: {value}\r\n"),
-            ));
+            let call = Call::of(
+                &request("POST", &format!("Content-Type: application/grpc\r\ngrpc-timeout: {value}\r\n")),
+                false,
+            );
             let limits = call.unwrap().unwrap().limits(&NONE, Duration::from_millis(elapsed)).unwrap();
             assert_eq!(Call::field(&limits).as_deref(), Some(told), "{value}");
             assert_eq!((limits.first_byte, limits.between_bytes), (None, None));
@@ -218,11 +228,12 @@ mod tests {
     #[test]
     fn a_limit_of_the_route_holds_where_it_is_shorter() {
         let route = Timeouts { total: Some(Duration::from_secs(2)), ..NONE };
-        let limit = |timeout| Call { timeout }.limits(&route, Duration::ZERO).unwrap().total;
+        let limit = |timeout| Call { timeout, web: None }.limits(&route, Duration::ZERO).unwrap().total;
         assert_eq!(limit(None), Some(Duration::from_secs(2)));
         assert_eq!(limit(Some(Duration::from_secs(1))), Some(Duration::from_secs(1)));
         assert_eq!(limit(Some(Duration::from_secs(9))), Some(Duration::from_secs(2)));
-        let over = Call { timeout: Some(Duration::from_secs(1)) }.limits(&NONE, Duration::from_secs(1));
+        let over =
+            Call { timeout: Some(Duration::from_secs(1)), web: None }.limits(&NONE, Duration::from_secs(1));
         assert_eq!(over.unwrap_err().code(), Code::TotalTimeout);
     }
 
@@ -231,7 +242,7 @@ mod tests {
         for value in ["", "S", "1", "123456789S", "-1S", "1.5S", "1s", "1 S", "S1"] {
             let request =
                 request("POST", &format!("Content-Type: application/grpc\r\ngrpc-timeout: {value}\r\n"));
-            assert_eq!(Call::of(&request).unwrap_err().code(), Code::BadRequestHead, "{value:?}");
+            assert_eq!(Call::of(&request, false).unwrap_err().code(), Code::BadRequestHead, "{value:?}");
         }
     }
 
@@ -247,7 +258,9 @@ mod tests {
             (Code::Internal, 500, 13),
             (Code::BadRequestHead, 400, 3),
         ] {
-            let answer = String::from_utf8(refusal(&code.error("secret"), status, "100 % \u{e9}\n")).unwrap();
+            let answer =
+                String::from_utf8(refusal(&code.error("secret"), status, "100 % \u{e9}\n", MEDIA_TYPE, &[]))
+                    .unwrap();
             assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\n"), "{answer}");
             assert!(answer.contains(&format!("grpc-status: {number}\r\n")), "{answer}");
             assert!(answer.contains("grpc-message: 100 %25 %C3%A9%0A\r\n"), "{answer}");

@@ -157,6 +157,6 @@ fn last_lines(framing: BodyFraming, persistence: Persistence) -> &'static [u8] {
     }
 }
 
-fn write_to(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+pub(super) fn write_to(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     out.write_fmt(text).expect("a Vec takes all that is written");
 }

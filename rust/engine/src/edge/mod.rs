@@ -25,6 +25,7 @@ mod config;
 mod connection;
 mod exchange;
 mod grpc;
+mod grpc_web;
 mod handshakes;
 mod head;
 mod heads;

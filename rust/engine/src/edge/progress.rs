@@ -1,6 +1,7 @@
 //! What the parts of one exchange tell each other. One task polls them all, so the order of these flags is the order
 //! of the program; they are atomics because a task may be made on another thread.
 
+use std::sync::Arc as Plain;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -35,6 +36,16 @@ pub(super) struct Progress {
     metered: AtomicBool,
     decision: Mutex<Option<Arc<Decision>>>,
     entered: Mutex<Option<Entered>>,
+    web: Mutex<Option<Plain<WebAnswer>>>,
+}
+
+/// How a call of gRPC-Web is answered, whatever with.
+#[derive(Debug, Default)]
+pub(super) struct WebAnswer {
+    /// The media type.
+    pub(super) kind: Vec<u8>,
+    /// The fields by which a page may read it.
+    pub(super) fields: Vec<(&'static [u8], Vec<u8>)>,
 }
 
 /// Why an exchange is to end at once.
@@ -78,7 +89,18 @@ impl Progress {
             metered: AtomicBool::new(false),
             decision: Mutex::default(),
             entered: Mutex::default(),
+            web: Mutex::default(),
         }
+    }
+
+    /// It is a call of gRPC-Web, which is answered so.
+    pub(super) fn note_web(&self, answer: WebAnswer) {
+        *lock(&self.web) = Some(Plain::new(answer));
+    }
+
+    /// How it is answered, if it is a call of gRPC-Web.
+    pub(super) fn web(&self) -> Option<Plain<WebAnswer>> {
+        lock(&self.web).clone()
     }
 
     /// How long it has taken so far.

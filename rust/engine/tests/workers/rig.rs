@@ -193,6 +193,7 @@ fn plan(hub: &Arc<Hub>, description: &[u8]) -> penstock_engine::Result<Plan> {
             via: None,
             trust_incoming: false,
             trailers: false,
+            grpc_web: None,
             preserve_host: false,
             map_location: false,
         },

@@ -39,6 +39,24 @@ pub struct Forwarding {
     pub map_location: bool,
     /// Pass trailers on, either way, if the other side says that it takes them (RFC 9110, section 6.5.1).
     pub trailers: bool,
+    /// Translate gRPC-Web of clients to gRPC.
+    pub grpc_web: Option<GrpcWeb>,
+}
+
+/// Which pages may make calls of gRPC-Web, besides those of the gateway's own origin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrpcWeb {
+    /// Their origins, as in the field `Origin` (RFC 6454, section 6.1); `*` for all.
+    pub origins: Vec<String>,
+    /// Seconds for which a browser remembers that it may call.
+    pub max_age: u64,
+}
+
+impl GrpcWeb {
+    /// Whether a page of `origin` may make calls.
+    pub fn lets_in(&self, origin: &[u8]) -> bool {
+        self.origins.iter().any(|one| one == "*" || one.as_bytes() == origin)
+    }
 }
 
 impl Forwarding {

@@ -10,6 +10,7 @@ const QUIET: Forwarding = Forwarding {
     via: None,
     trust_incoming: false,
     trailers: false,
+    grpc_web: None,
     preserve_host: false,
     map_location: false,
 };

@@ -12,12 +12,14 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use super::Responder;
-use super::amendment::amend;
-use crate::access::{Pass, Verifier};
+use super::amendment::{amend, decode_text};
+use super::answer_whole;
+use crate::access::Pass;
 use crate::cache::{Target, is_read, tells_url};
 use crate::edge::access::{admit, look, revoked, until};
 use crate::edge::exchange::{Announced, Left, Task, at_once, beside, fault, gone, live, send};
-use crate::edge::grpc::{Call, TIMEOUT};
+use crate::edge::grpc::Call;
+use crate::edge::grpc_web::{Web, preflight};
 use crate::edge::head::{Persistence, encode, is_events};
 use crate::edge::inbound::Inbound;
 use crate::edge::route::Route;
@@ -27,13 +29,13 @@ use crate::events::{EventBody, Field, Policy, begin_inspection};
 use crate::framing::Framing;
 use crate::inspect::Inspector;
 use crate::net::{Outgoing, Piece, Supply};
-use crate::origin::{self, Passing, Request, RequestBody};
+use crate::origin::{self, RequestBody};
 use crate::relay;
 use crate::relay_spec::{Edit, Relay};
 use crate::store::{self, Caching, Delivery, Overrides};
 use crate::stream::{Feed, ResponseHead};
 use crate::sync::{Arc, Mutex, lock};
-use crate::wire::{BodyFraming, Fields, Head, body_of, is_same_name, members, offers_websocket};
+use crate::wire::{BodyFraming, Head, body_of, offers_websocket};
 
 /// What is asked of a client that waits with its body.
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -41,10 +43,19 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 impl Responder for Route {
     async fn respond(&self, task: &mut Task<'_>, inbound: &mut Inbound<'_>) -> Result<()> {
         let Task { site, incoming, .. } = *task;
+        let web = self.spec().forwarding.grpc_web.as_ref();
+        if let Some(web) = web {
+            if let Some(answer) = preflight(web, incoming) {
+                return answer_whole(task, inbound, 204, answer).await;
+            }
+            if let Some(call) = Web::of(incoming) {
+                task.progress.note_web(call.answer(incoming, web));
+            }
+        }
         let announced = task.announced()?.within(self.spec().limits.body.or(site.config.max_body))?;
         // A call has a body, if an empty one.
         if announced.framing != BodyFraming::Empty {
-            task.call = Call::of(incoming)?;
+            task.call = Call::of(incoming, web.is_some())?;
             if task.call.is_some() {
                 inbound.let_pause();
             }
@@ -216,7 +227,8 @@ enum Begun {
 /// # Cancellation
 /// The origin's connection is closed.
 async fn begin(task: &Task<'_>, relay: &Relay, body: RequestBody, outgoing: &mut Outgoing) -> Result<Begun> {
-    let Some(caching) = relay.spec().caching.as_ref().filter(|_| !task.is_tunnel) else {
+    let Some(caching) = relay.spec().caching.as_ref().filter(|_| !task.is_tunnel && task.call.is_none())
+    else {
         return begin_body(task, relay, body, outgoing).await;
     };
     let mut body = Some(body);
@@ -240,7 +252,12 @@ async fn begin_body(
 ) -> Result<Begun> {
     let supplies = &task.site.supplies;
     let mut left = None;
-    let inspection = relay.spec().inspect.as_ref().filter(|_| !task.is_tunnel);
+    let body = if task.call.is_some_and(|call| call.web.is_some_and(|web| web.sends_text)) {
+        Box::pin(decode_text(task, relay, body, &mut left, outgoing)).await?
+    } else {
+        body
+    };
+    let inspection = relay.spec().inspect.as_ref().filter(|_| !task.is_tunnel && task.call.is_none());
     let (body, inspector) = match inspection {
         None => (body, None),
         Some((rules, counts)) => {
@@ -273,11 +290,18 @@ async fn begin_body(
     if let Some(account) = task.account {
         account.note_head(&head);
     }
-    let (framing, is_events) = task.begin(relay, &head, body.framing(), outgoing);
+    let web = task.web(&head.head, body.framing());
+    // The trailers follow as bytes of the body.
+    let framing = if web.is_some() { BodyFraming::Chunked } else { body.framing() };
+    let (framing, is_events) = task.begin(relay, &head, framing, outgoing);
     let is_cut =
         is_events | inspector.as_ref().is_some_and(|inspector| begin_inspection(inspector, &head.head));
     outgoing.feed_on(body.line());
     let supply = Supply::Source(Box::new(body.relay(&task.cut(relay, is_cut), allowance)));
+    let supply = match web {
+        Some(web) => web.supply(supply),
+        None => supply,
+    };
     outgoing.attach(task.supply(relay, supply, is_events, inspector), framing);
     at_once(|context| task.prime(context, outgoing)).await?;
     Ok(Begun::Body { is_events, left })
@@ -355,6 +379,13 @@ impl Task<'_> {
         self.metered(self.watched(relay, supply, is_events, inspector))
     }
 
+    /// The gRPC-Web that the client reads, if the response to its call has a body of gRPC.
+    fn web(&self, head: &Head, framing: BodyFraming) -> Option<Web> {
+        let web = self.call.and_then(|call| call.web)?;
+        let is_grpc = head.get("content-type").is_some_and(|kind| web.answered(kind).is_some());
+        (is_grpc && !matches!(framing, BodyFraming::Empty | BodyFraming::Length(0))).then_some(web)
+    }
+
     fn watched(
         &self,
         relay: &Relay,
@@ -386,7 +417,7 @@ impl Task<'_> {
     ) -> Result<()> {
         let framing = delivery.body.sent_to(self.incoming.minor_version);
         let status = (delivery.status, delivery.reason(), 1);
-        self.put_head(relay, status, delivery.fields(), framing, &[], outgoing);
+        self.put_head(relay, status, delivery.fields(), framing, (&[], &relay.spec().response), outgoing);
         let mut supply = Supply::Source(delivery);
         // What is held to nothing is counted at its end.
         if self.progress.allotment().is_some_and(|allotment| allotment.is_limited()) {
@@ -434,100 +465,6 @@ impl Task<'_> {
         }
     }
 
-    /// The target at the origin.
-    fn target_at(&self, relay: &Relay) -> String {
-        self.target_at.map_or_else(|| relay.target(&self.target()), str::to_owned)
-    }
-
-    fn verifier(&self) -> Option<&dyn Verifier> {
-        self.gate?.verifier()
-    }
-
-    /// What the cache and the origin see of a field of a client's: no token that lets in here.
-    fn forwarded<'v>(&self, name: &[u8], value: &'v [u8]) -> Option<Cow<'v, [u8]>> {
-        match self.verifier() {
-            Some(verifier) => verifier.forwarded(name, value),
-            None => Some(Cow::Borrowed(value)),
-        }
-    }
-
-    /// The fields that the origin is sent, which is told of the `time` that a call has left.
-    fn fields(&self, relay: &Relay, time: Option<&str>) -> Result<Fields> {
-        let (spec, incoming) = (relay.spec(), self.incoming);
-        let client = relay::Client {
-            address: self.client.addresses.host.as_deref(),
-            scheme: self.client.scheme(),
-            host: incoming.authority_bytes(),
-            version: self.client.version(incoming.minor_version),
-        };
-        let edits = spec.request.iter().filter_map(|edit| match edit {
-            Edit::Set(name, value) => Some((name.as_slice(), Some(value.as_slice()))),
-            Edit::Drop(name) => Some((name.as_slice(), None)),
-            Edit::Add(..) => None,
-        });
-        let time = time.map(|time| (TIMEOUT.as_bytes(), Some(time.as_bytes())));
-        let replaced: Vec<relay::Replaced<'_>> = edits.chain(time).collect();
-        let fill = spec
-            .caching
-            .as_ref()
-            .filter(|_| !self.is_tunnel)
-            .and_then(|caching| caching.fill_fields().of_method(incoming.method()));
-        let mut headers: Fields = if self.verifier().is_some() {
-            let mut received = Fields::with_capacity(24, 1024);
-            for (name, value) in incoming.headers() {
-                if let Some(value) = self.forwarded(name, value) {
-                    received.push(name, &value);
-                }
-            }
-            spec.forwarding.request_fields(received.iter(), &client, &replaced, fill)?
-        } else {
-            spec.forwarding.request_fields(incoming.headers(), &client, &replaced, fill)?
-        };
-        for edit in &spec.request {
-            if let Edit::Add(name, value) = edit {
-                headers.push(name, value);
-            }
-        }
-        if self.takes_trailers(relay) {
-            headers.push(b"TE", b"trailers");
-        }
-        Ok(headers)
-    }
-
-    /// Whether the client takes trailers, and the relay passes them on.
-    fn takes_trailers(&self, relay: &Relay) -> bool {
-        let says = |value| members(value).any(|coding| is_same_name(coding, b"trailers"));
-        (self.call.is_some() || relay.spec().forwarding.trailers) && self.incoming.get_all("te").any(says)
-    }
-
-    fn request(&self, relay: &Relay, body: RequestBody) -> Result<Request> {
-        let (spec, incoming) = (relay.spec(), self.incoming);
-        let elapsed = self.progress.elapsed();
-        let limits = self.call.map(|call| call.limits(&spec.timeouts, elapsed)).transpose()?;
-        let time = limits.as_ref().and_then(Call::field);
-        let passing = match self.call {
-            Some(_) => Passing::Call,
-            None if spec.forwarding.trailers => Passing::Trailers,
-            None => Passing::Body,
-        };
-        let headers = self.fields(relay, time.as_deref())?;
-        Ok(Request {
-            endpoint: spec.origin.endpoint.clone(),
-            upstream: spec.origin.upstream.clone(),
-            method: incoming.shared_method(),
-            target: self.target_at(relay),
-            authority: Plain::clone(&spec.origin.authority),
-            headers: headers.into(),
-            body,
-            timeouts: limits.unwrap_or(spec.timeouts),
-            passing,
-            is_proven: self.site.is_proven(self.client),
-            // Of a relay that a handler has handed over, the application's log says it.
-            reports: self.target_at.is_none(),
-            in_frames: false,
-        })
-    }
-
     /// Puts the head of the origin's response before its body, which the origin has delimited by `framing`. Returns how it
     /// is delimited here, and whether it is a stream of events, which can end after any of them.
     fn begin(
@@ -538,7 +475,7 @@ impl Task<'_> {
         outgoing: &mut Outgoing,
     ) -> (BodyFraming, bool) {
         let framing = framing.sent_to(self.incoming.minor_version);
-        if self.takes_trailers(relay) {
+        if self.takes_trailers(relay) && self.call.is_none_or(|call| call.web.is_none()) {
             outgoing.pass_trailers();
         }
         let is_events = is_events(head, framing);
@@ -548,13 +485,26 @@ impl Task<'_> {
             (head.status, head.reason(), head.minor_version),
             relay::response_fields(head),
             framing,
-            policy.map_or(&[], Policy::fields),
+            (policy.map_or(&[], Policy::fields), &self.edits(relay, head)),
             outgoing,
         );
         if is_events {
             self.client.keep_backlog(self.site.config.event_backlog);
         }
         (framing, is_events)
+    }
+
+    /// The changes to the response with `head`: the relay's, and what makes it one of gRPC-Web.
+    fn edits<'r>(&self, relay: &'r Relay, head: &Head) -> Cow<'r, [Edit]> {
+        let edits = &relay.spec().response;
+        let Some(web) = self.call.and_then(|call| call.web) else { return Cow::Borrowed(edits) };
+        let mut edits = edits.clone();
+        let kind = head.get("content-type").and_then(|kind| web.answered(kind));
+        edits.extend(kind.map(|kind| Edit::Set(b"Content-Type".to_vec(), kind)));
+        for (name, value) in &self.progress.web().map_or_else(Vec::new, |answer| answer.fields.clone()) {
+            edits.push(Edit::Set(name.to_vec(), value.clone()));
+        }
+        Cow::Owned(edits)
     }
 
     /// Puts the head of a response into `outgoing`; `fields` are end-to-end, and `defaults` are written for the fields that
@@ -565,10 +515,10 @@ impl Task<'_> {
         (status, reason, minor_version): (u16, &[u8], u8),
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
         framing: BodyFraming,
-        defaults: &[Field],
+        (defaults, edits): (&[Field], &[Edit]),
         outgoing: &mut Outgoing,
     ) {
-        let (spec, incoming) = (relay.spec(), self.incoming);
+        let incoming = self.incoming;
         // Behind an offer that was not taken up may be bytes that were read as if it had been.
         if matches!(framing, BodyFraming::UntilClose | BodyFraming::Tunnel) || self.is_tunnel {
             self.progress.close(true);
@@ -578,8 +528,8 @@ impl Task<'_> {
             self.progress.close(true);
         }
         let persistence = Persistence::of(self.progress.closes(), incoming.minor_version);
-        let via = spec.forwarding.via((1, minor_version));
-        let (via, edits) = (via.as_deref(), &spec.response);
+        let via = relay.spec().forwarding.via((1, minor_version));
+        let via = via.as_deref();
         let fields = relay::redirected(relay.redirects(), fields);
         let bytes =
             encode((status, reason), fields, framing, persistence, via, edits, (defaults, self.hsts()));

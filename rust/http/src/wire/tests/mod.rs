@@ -4,6 +4,7 @@ mod body;
 mod chunked;
 mod connection;
 mod corpus;
+mod grpc_web;
 mod head;
 mod incoming;
 pub(crate) mod reference;
