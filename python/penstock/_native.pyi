@@ -689,6 +689,10 @@ class HttpPages:
     def challenges(root: str) -> HttpPages:
         """The answers to challenges of authorities of certificates, which an ACME client writes below `root`."""
 
+    @staticmethod
+    def grpc_health(engine: Engine, hung: float, behind: float) -> HttpPages:
+        """Whether `engine` is ready, for clients of gRPC. The times are those of `config.Status`, in seconds."""
+
 @final
 class AccessLog:
     """An access log: lines that wait for Python, or that a thread writes to a file.

@@ -181,6 +181,11 @@ main.add_command(cache)
     metavar="DIR",
     help="The web root into which an ACME client such as certbot or lego writes its answers to http-01 challenges.",
 )
+@click.option(
+    "--grpc-health",
+    is_flag=True,
+    help="Answer calls of grpc.health.v1.Health/Check, as the page /ready of --status-listen has it.",
+)
 @timeout_options
 @click.option("--forwarded", is_flag=True, help="Send Forwarded (RFC 7239) instead of X-Forwarded-*.")
 @click.option(

@@ -52,6 +52,7 @@ def front_of(listen: tuple[str, int] | str, options: Mapping[str, Any]) -> Front
             tls=tls_of(options),
             http2=None if options["no_http2"] else config.Http2(),
             acme_dir=options["acme_dir"],
+            grpc_health=options["grpc_health"],
         )
         status = None if place is None else config.Status(listen=place)
     return Front(listen, edge, status, options["control"], options["access_log"])

@@ -12,6 +12,7 @@ import trustme
 
 from support.certificates import written
 from support.command import Running, serve
+from support.http2 import Http2Client
 from support.waiting import in_time
 
 HERE = Path(__file__).parent
@@ -50,9 +51,21 @@ async def called(*arguments: str) -> dict[str, Any]:
 @pytest.fixture
 async def front(server: str, authority: trustme.CA, tmp_path: Path) -> AsyncIterator[Running]:
     cert, key = written(authority, tmp_path, "localhost")
-    options = ("--origin-http2", "--tls-cert", str(cert), "--tls-key", str(key))
+    options = ("--origin-http2", "--grpc-health", "--tls-cert", str(cert), "--tls-key", str(key))
     async with serve("--origin", f"http://{server}", *options) as running:
         yield running
+
+
+async def test_penstock_says_whether_it_is_ready(front: Running, authority: trustme.CA) -> None:
+    client = await Http2Client.connect(front.port, authority)
+    head = (("content-type", "application/grpc"), ("te", "trailers"))
+    path = "/grpc.health.v1.Health/"
+    answer = await client.ask(path + "Check", *head, method="POST", body=b"\0\0\0\0\0")
+    assert (answer.status, answer.one("content-type")) == (200, "application/grpc")
+    assert (bytes(answer.body), answer.trailers) == (b"\0\0\0\0\2\x08\1", (("grpc-status", "0"),))
+    answer = await client.ask(path + "Watch", *head, method="POST", body=b"\0\0\0\0\0")
+    assert (answer.one("grpc-status"), answer.one("content-length"), answer.ended) == ("12", None, True)
+    await client.close()
 
 
 async def test_a_call_is_what_it_is_without_a_relay(server: str, front: Running, tmp_path: Path) -> None:

@@ -107,6 +107,9 @@ class Edge:
     acme_dir: str | PathLike[str] | None = None
     """The web root into which an ACME client such as certbot writes its answers to http-01 challenges: requests for
     `/.well-known/acme-challenge/TOKEN` are answered with the file of that path in it. None: like all other requests."""
+    grpc_health: bool = False
+    """Answer `grpc.health.v1.Health/Check` for this server, whatever service is asked about: SERVING if it is ready, as
+    the page `/ready` has it. Off: like all other requests."""
 
     def __post_init__(self) -> None:
         # A head is parsed in one piece, and the largest slab is a region.
@@ -137,6 +140,7 @@ class Edge:
         checks.texts(self, "secret_parameters")
         checks.count(self, "backlog", 1)
         checks.flag(self, "reuse_port")
+        checks.flag(self, "grpc_health")
         if self.acme_dir is not None:
             checks.path(self, "acme_dir")
         if self.http2 is not None and not isinstance(self.http2, Http2):

@@ -120,10 +120,15 @@ def url_of(scheme: str, host: str, port: int) -> str:
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-def own_pages(edge: Edge) -> list[_native.HttpPages]:
+def own_pages(engine: Engine, edge: Edge) -> list[_native.HttpPages]:
     """What the engine itself answers on a server, before the routes of an application."""
-    root = edge.acme_dir
-    return [] if root is None else [_native.HttpPages.challenges(os.fspath(root))]
+    pages = []
+    if edge.acme_dir is not None:
+        pages.append(_native.HttpPages.challenges(os.fspath(edge.acme_dir)))
+    if edge.grpc_health:
+        terms = Status()
+        pages.append(_native.HttpPages.grpc_health(engine.native, terms.hung, terms.behind))
+    return pages
 
 
 class _Certified(Protocol):
@@ -177,7 +182,7 @@ class Redirect:
         assert tls is not None  # noqa: S101 (said to mypy)
         assert place is not None  # noqa: S101 (likewise)
         target = tls.redirect_port or (_HTTPS if isinstance(address, str) else address[1])
-        natives = [_native.HttpPages.redirects(target), *own_pages(edge)]
+        natives = [_native.HttpPages.redirects(target), *own_pages(engine, edge)]
         self._site = _native.Site(engine.native, replace(edge, tls=None), natives, log, None)
         host, port = place
         try:
@@ -232,7 +237,7 @@ class Listening:
             self._lines = AccessFile(access_log)
         log = None if self._lines is None else self._lines.native
         try:
-            natives = [*routes, *own_pages(edge)]
+            natives = [*routes, *own_pages(engine, edge)]
             self.site: Final = _native.Site(engine.native, edge, natives, log, lane, own_log)
         except BaseException:
             self._leave_lines()

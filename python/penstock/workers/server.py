@@ -69,7 +69,7 @@ async def serve(
     lane = make_lane(engine, no_application, edge, path)
     listening = Listening(engine, lane, edge, [], "-" if access_log else None, status)
     listening.tell = say_waiting
-    front = Front(listening.site, edge)
+    front = Front(listening.site, edge, own_pages(engine, edge))
 
     def orders(**each: int) -> Orders:
         return Orders(
@@ -136,9 +136,10 @@ class Front:
 
     declarations: Declarations
 
-    def __init__(self, site: _native.Site, edge: Edge) -> None:
+    def __init__(self, site: _native.Site, edge: Edge, own: list[_native.HttpPages]) -> None:
         self._site = site
         self._edge = edge
+        self._own = own
 
     def serve(self, worker: WorkerProcess) -> None:
         """Say what answers the calls of a worker."""
@@ -165,7 +166,7 @@ class Front:
         await awaited_at_start(asyncio.get_running_loop())
 
         def switch() -> None:
-            self._site.set_routes([*routes, *own_pages(self._edge)])
+            self._site.set_routes([*routes, *self._own])
             self.declarations.serve(registration)
 
         return switch

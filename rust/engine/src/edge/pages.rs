@@ -49,12 +49,14 @@ pub struct Shown {
     pub text: String,
     /// A field besides, such as `Location`.
     pub field: Option<(&'static str, String)>,
+    /// Fields after the text.
+    pub trailers: &'static [(&'static str, &'static str)],
 }
 
 impl Shown {
     /// A text under `status`.
     pub fn text(status: u16, text: String) -> Self {
-        Self { status, content_type: "text/plain; charset=utf-8", text, field: None }
+        Self { status, content_type: "text/plain; charset=utf-8", text, field: None, trailers: &[] }
     }
 
     /// The answer to another method than GET and HEAD.

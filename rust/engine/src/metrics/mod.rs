@@ -11,6 +11,7 @@
 mod cache;
 mod decisions;
 mod exposition;
+mod grpc_health;
 mod health;
 mod hub;
 mod inspection;
@@ -29,6 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub use exposition::{Exposition, Family, Format, Histograms, Labels, Value};
+pub use grpc_health::{GRPC_HEALTH, GrpcHealth};
 pub use health::Check;
 
 use crate::access::{self, Decisions};

@@ -1,5 +1,6 @@
 //! Answers a request by a small text of the engine's own, or by a redirect.
 
+use std::num::NonZeroUsize;
 use std::pin::pin;
 
 use super::Responder;
@@ -9,9 +10,9 @@ use crate::edge::inbound::Inbound;
 use crate::edge::pages::{Asked, Pages};
 use crate::error::{Code, Result};
 use crate::events::Leave;
-use crate::net::{Outgoing, Piece};
+use crate::net::{Outgoing, Payload, Piece};
 use crate::relay::redirected;
-use crate::wire::BodyFraming;
+use crate::wire::{BodyFraming, encode_chunk_head, encode_last_chunk};
 
 impl Responder for Pages {
     async fn respond(&self, task: &mut Task<'_>, inbound: &mut Inbound<'_>) -> Result<()> {
@@ -47,16 +48,22 @@ async fn begin(task: &Task<'_>, pages: &Pages, outgoing: &mut Outgoing) -> Resul
     let length = shown.text.len().to_string();
     let mut fields: Vec<(&[u8], &[u8])> = vec![
         (b"Content-Type", shown.content_type.as_bytes()),
-        (b"Content-Length", length.as_bytes()),
         (b"Cache-Control", b"no-store"),
         (b"X-Content-Type-Options", b"nosniff"),
     ];
+    if shown.trailers.is_empty() {
+        fields.push((b"Content-Length", length.as_bytes()));
+    }
     fields.extend(shown.field.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
     if task.site.is_draining() {
         progress.close(true);
     }
     let persistence = Persistence::of(progress.closes(), incoming.minor_version);
-    let framing = BodyFraming::Length(shown.text.len() as u64);
+    let framing = if shown.trailers.is_empty() {
+        BodyFraming::Length(shown.text.len() as u64)
+    } else {
+        BodyFraming::Chunked
+    };
     let head = encode(
         (shown.status, reason(shown.status)),
         redirected(None, fields.into_iter()),
@@ -69,8 +76,15 @@ async fn begin(task: &Task<'_>, pages: &Pages, outgoing: &mut Outgoing) -> Resul
     progress.begin(shown.status);
     progress.set_head(head.len());
     outgoing.push(Piece::Bytes(head));
-    if method != "HEAD" {
-        outgoing.push(Piece::Bytes(shown.text.into_bytes()));
+    if let Some(length) = NonZeroUsize::new(shown.text.len()).filter(|_| method != "HEAD") {
+        let text = shown.text.into_bytes();
+        if framing == BodyFraming::Chunked {
+            let fields = shown.trailers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+            outgoing.push(Piece::Chunk(encode_chunk_head(length), Payload::Text(text)));
+            outgoing.push(Piece::Bytes(encode_last_chunk(fields)));
+        } else {
+            outgoing.push(Piece::Bytes(text));
+        }
     }
     Ok(())
 }
