@@ -24,6 +24,8 @@ const PING: u8 = 6;
 const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
 const PRIORITY_UPDATE: u8 = 16;
+/// Codes of resets that tell of no offence (section 7): `NO_ERROR`, `INTERNAL_ERROR`, `REFUSED_STREAM`, `CANCEL`.
+const RULES_KEPT: [u32; 4] = [0, 2, 7, 8];
 const END_STREAM: u8 = 1;
 const ACK: u8 = 1;
 
@@ -32,6 +34,9 @@ const ACK: u8 = 1;
 const CONTROL: Rate = Rate { burst: 1000, each_second: 100 };
 /// Streams that are reset, by either side: a browser cancels some dozens where its user leaves a page of images.
 const RESETS: Rate = Rate { burst: 100, each_second: 33 };
+/// Resets that one counts for which says that the client has broken the rules (`PROTOCOL_ERROR` and the like): what led to it may
+/// have cost much. Fields that unpack to 16 MB take 1.5 ms of the thread.
+const OFFENCE: u32 = 10;
 /// Streams that an origin resets, or that its clients leave, it answers for to no one but itself.
 const UNLIMITED: Rate = Rate { burst: u32::MAX, each_second: u32::MAX };
 /// CONTINUATION frames of one section of fields: with the first, 144 KiB, where a head has 32.
@@ -94,15 +99,20 @@ impl Bucket {
 
     /// Takes one; whether there was one.
     fn take(&mut self) -> bool {
-        if self.room == 0 {
+        self.take_many(1)
+    }
+
+    fn take_many(&mut self, count: u32) -> bool {
+        if self.room < count {
             let millis = u64::try_from(clock::since(self.filled).as_millis()).unwrap_or(u64::MAX);
             let more = millis.saturating_mul(self.rate.each_second.into()) / 1000;
-            self.room = u32::try_from(more).unwrap_or(u32::MAX).min(self.rate.burst);
-            if self.room > 0 {
+            let more = u32::try_from(more).unwrap_or(u32::MAX);
+            if more > 0 {
+                self.room = self.room.saturating_add(more).min(self.rate.burst);
                 self.filled = clock::now();
             }
         }
-        self.room = match self.room.checked_sub(1) {
+        self.room = match self.room.checked_sub(count) {
             Some(room) => room,
             None => return false,
         };
@@ -126,7 +136,7 @@ struct Frames {
     head: [u8; HEAD],
     has: usize,
     /// The payload of a frame that is read.
-    kept: Option<Vec<u8>>,
+    kept: Option<(u8, Vec<u8>)>,
 }
 
 impl Frames {
@@ -135,11 +145,11 @@ impl Frames {
     }
 
     /// Goes on through `bytes`, and calls `each` with the frames whose head they end, and `read` with payloads that are read.
-    fn advance(&mut self, mut bytes: &[u8], mut each: impl FnMut(Frame), mut read: impl FnMut(&[u8])) {
+    fn advance(&mut self, mut bytes: &[u8], mut each: impl FnMut(Frame), mut read: impl FnMut(u8, &[u8])) {
         while !bytes.is_empty() {
             if self.skipped > 0 {
                 let count = self.skipped.min(bytes.len());
-                if let Some(kept) = &mut self.kept {
+                if let Some((_, kept)) = &mut self.kept {
                     kept.extend_from_slice(&bytes[..count]);
                 }
                 bytes = &bytes[count..];
@@ -157,11 +167,16 @@ impl Frames {
                 let length = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
                 each(Frame { length, kind, flags });
                 self.skipped = length;
-                self.kept = (kind == PRIORITY_UPDATE && length <= PRIORITY_BYTES).then(Vec::new);
+                let is_read = match kind {
+                    PRIORITY_UPDATE => length <= PRIORITY_BYTES,
+                    RST_STREAM => length == 4,
+                    _ => false,
+                };
+                self.kept = is_read.then(|| (kind, Vec::new()));
             }
             if self.skipped == 0 {
-                if let Some(kept) = self.kept.take() {
-                    read(&kept);
+                if let Some((kind, kept)) = self.kept.take() {
+                    read(kind, &kept);
                 }
             }
         }
@@ -241,7 +256,10 @@ impl Meter {
                     excess.get_or_insert(why);
                 }
             },
-            |payload| {
+            |kind, payload| {
+                if kind != PRIORITY_UPDATE {
+                    return;
+                }
                 if let Some((stream, value)) = payload.split_first_chunk::<4>() {
                     if let Some(priority) = Priority::parse(value) {
                         update(u32::from_be_bytes(*stream) & (u32::MAX >> 1), priority);
@@ -264,14 +282,17 @@ impl Meter {
         let Self { sent, resets, updates, excess, .. } = self;
         sent.advance(
             bytes,
-            |Frame { length, kind, .. }| match kind {
-                DATA => *updates = (*updates + UPDATES_EACH + length / UPDATED).min(MOST_UPDATES),
-                RST_STREAM if !resets.take() => {
+            |Frame { length, kind, .. }| {
+                if kind == DATA {
+                    *updates = (*updates + UPDATES_EACH + length / UPDATED).min(MOST_UPDATES);
+                }
+            },
+            |kind, payload| {
+                let is_offence = |code: &[u8]| !RULES_KEPT.iter().any(|kept| code == kept.to_be_bytes());
+                if kind == RST_STREAM && !resets.take_many(if is_offence(payload) { OFFENCE } else { 1 }) {
                     excess.get_or_insert(Excess::Resets);
                 }
-                _ => {}
             },
-            |_| {},
         );
     }
 }
@@ -389,6 +410,20 @@ mod tests {
         assert_eq!(meter.excess(), None);
         meter.send(&frame(RST_STREAM, 0, &[0; 4]));
         assert_eq!(meter.excess(), Some(Excess::Resets));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn resets_for_an_offence_count_for_more() {
+        for (code, count) in [(0u32, 100), (2, 100), (7, 100), (8, 100), (1, 10), (3, 10), (5, 10)] {
+            let mut meter = begun();
+            for _ in 0..count {
+                assert_eq!(meter.excess(), None);
+                meter.send(&frame(RST_STREAM, 0, &code.to_be_bytes()));
+            }
+            assert_eq!(meter.excess(), None, "{code}");
+            meter.send(&frame(RST_STREAM, 0, &code.to_be_bytes()));
+            assert_eq!(meter.excess(), Some(Excess::Resets), "{code}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
