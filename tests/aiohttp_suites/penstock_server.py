@@ -1,19 +1,27 @@
 """A plugin for pytest: aiohttp's own test server listens through a penstock Site.
 
-Each server has an engine, which is closed with it: a test of aiohttp's has a loop of its own. Servers with TLS stay
-aiohttp's, because the engine does not speak TLS to clients.
+Each server has an engine, which is closed with it: a test of aiohttp's has a loop of its own. Servers that a test gives
+an `ssl.SSLContext` stay aiohttp's. With PENSTOCK_TLS, the file of a certificate and its key, all others speak TLS, and
+aiohttp's test client trusts them.
 """
 
+import asyncio
+import os
 import socket
 import ssl
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import test_utils, web
 
 import penstock
-from penstock.web import Site
+from penstock.web import TLS, Site
 
+PAIR = os.environ.get("PENSTOCK_TLS")
+
+# Of sockets that speak TLS where all do.
+_ports: set[int] = set()
 _engines: dict[web.BaseRunner, penstock.Engine] = {}
 
 
@@ -22,8 +30,9 @@ def _site(
 ) -> web.BaseSite:
     if ssl_context is not None:
         return web.SockSite(runner, sock, ssl_context=ssl_context)
+    _ports.add(sock.getsockname()[1])
     engine = _engines[runner] = penstock.Engine(memory="16MiB")
-    return Site(runner, sock=sock, engine=engine)
+    return Site(runner, sock=sock, engine=engine, ssl_context=None if PAIR is None else TLS(PAIR))
 
 
 test_utils.SockSite = _site  # type: ignore[misc, assignment]
@@ -40,6 +49,30 @@ async def _close_with_engine(server: Any) -> None:
 
 
 test_utils.BaseTestServer.close = _close_with_engine  # type: ignore[method-assign]
+
+
+if PAIR is not None:
+    _start = test_utils.BaseTestServer.start_server
+    _make = aiohttp.TCPConnector.__init__
+    _open = asyncio.open_connection
+
+    async def _start_secured(server: Any, **options: Any) -> None:
+        if "ssl" not in options and not server.scheme:
+            server.scheme = "https"
+        await _start(server, **options)
+
+    def _make_trusting(connector: Any, *, ssl: Any = False, **options: Any) -> None:
+        _make(connector, ssl=ssl, **options)
+
+    async def _open_secured(host: Any = None, port: Any = None, **options: Any) -> Any:
+        if port in _ports and "ssl" not in options:
+            options["ssl"] = ssl.create_default_context()
+            options["ssl"].check_hostname, options["ssl"].verify_mode = False, ssl.CERT_NONE
+        return await _open(host, port, **options)
+
+    asyncio.open_connection = _open_secured  # type: ignore[assignment]
+    test_utils.BaseTestServer.start_server = _start_secured  # type: ignore[method-assign]
+    aiohttp.TCPConnector.__init__ = _make_trusting  # type: ignore[method-assign]
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -1,5 +1,6 @@
 """gRPC-Web of browsers in front of an origin of gRPC."""
 
+import asyncio
 import base64
 import struct
 from collections.abc import AsyncIterator
@@ -56,6 +57,11 @@ class Front:
     async def call(
         self, body: bytes, *fields: str, kind: str = WEB, chunked: bool = False
     ) -> tuple[Head, bytes]:
+        await self.send(body, *fields, kind=kind, chunked=chunked)
+        head = await self.client.head()
+        return head, await self.client.body(head)
+
+    async def send(self, body: bytes, *fields: str, kind: str = WEB, chunked: bool = False) -> None:
         framing = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {len(body)}"
         lines = (
             "POST /test.Test/Call HTTP/1.1",
@@ -73,8 +79,6 @@ class Front:
             await self.client.send(b"0\r\n\r\n")
         else:
             await self.client.send(body)
-        head = await self.client.head()
-        return head, await self.client.body(head)
 
 
 @asynccontextmanager
@@ -177,14 +181,23 @@ async def test_an_error_without_a_message_stands_in_the_head(request: pytest.Fix
 
 
 async def test_a_call_that_breaks_off_does_not_look_whole(request: pytest.FixtureRequest) -> None:
+    has_come = asyncio.Event()
+
     async def broken(asked: Asked) -> None:
         await asked.head(("content-type", "application/grpc"))
         await asked.send(message(b"half"))
+        # Before it has gone on, the gateway would tell the client in the head.
+        await has_come.wait()
         await asked.break_off()
 
     async with in_front(request, broken) as front:
+        await front.send(message(b"hello"))
+        head = await front.client.head()
+        assert head.one("grpc-status") is None
+        assert await front.client.chunk() == message(b"half")
+        has_come.set()
         with pytest.raises((EOFError, ConnectionError)):
-            await front.call(message(b"hello"))
+            await front.client.chunk()
 
 
 async def test_what_is_no_response_of_grpc_passes_as_it_is(request: pytest.FixtureRequest) -> None:
