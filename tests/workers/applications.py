@@ -34,7 +34,7 @@ class Workshop:
         edge = config.Edge()
         lane = make_lane(engine, no_application, edge, None)
         self.listening = Listening(engine, lane, edge, [], None, None)
-        front = Front(self.listening.site, edge)
+        front = Front(self.listening, edge)
         self.supervisor = Supervisor(settings, sockets, self.orders, front)
         self.declarations = front.declarations = Declarations(engine, self.supervisor, ends=1 << 20)
         self.requests = _native.Workers(

@@ -22,7 +22,7 @@ from .client_socket import ClientSocket
 from .faults import log_fault
 from .shutdown import last_act
 
-__all__ = ["Listening", "Where", "make_lane", "own_pages", "reload_of", "scheme_of", "url_of"]
+__all__ = ["Listening", "Where", "make_lane", "reload_of", "scheme_of", "url_of"]
 
 _log: Final = logging.getLogger("penstock.web")
 
@@ -120,7 +120,7 @@ def url_of(scheme: str, host: str, port: int) -> str:
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-def own_pages(engine: Engine, edge: Edge) -> list[_native.HttpPages]:
+def _own_pages(engine: Engine, edge: Edge) -> list[_native.HttpPages]:
     """What the engine itself answers on a server, before the routes of an application."""
     pages = []
     if edge.acme_dir is not None:
@@ -182,7 +182,7 @@ class Redirect:
         assert tls is not None  # noqa: S101 (said to mypy)
         assert place is not None  # noqa: S101 (likewise)
         target = tls.redirect_port or (_HTTPS if isinstance(address, str) else address[1])
-        natives = [_native.HttpPages.redirects(target), *own_pages(engine, edge)]
+        natives = [_native.HttpPages.redirects(target), *_own_pages(engine, edge)]
         self._site = _native.Site(engine.native, replace(edge, tls=None), natives, log, None)
         host, port = place
         try:
@@ -237,7 +237,8 @@ class Listening:
             self._lines = AccessFile(access_log)
         log = None if self._lines is None else self._lines.native
         try:
-            natives = [*routes, *own_pages(engine, edge)]
+            self.own_pages: Final = _own_pages(engine, edge)
+            natives = [*routes, *self.own_pages]
             self.site: Final = _native.Site(engine.native, edge, natives, log, lane, own_log)
         except BaseException:
             self._leave_lines()

@@ -16,7 +16,7 @@ from penstock._awaited import awaited_at_start
 from penstock.config import Edge, Status, Workers, parse_size
 from penstock.engine import Engine
 from penstock.exceptions import make_error
-from penstock.serving.listener import Listening, Where, make_lane, own_pages
+from penstock.serving.listener import Listening, Where, make_lane
 from penstock.serving.shutdown import last_act, say_waiting, stop_signal
 from penstock.web.runner_settings import edge_as_told
 
@@ -69,7 +69,7 @@ async def serve(
     lane = make_lane(engine, no_application, edge, path)
     listening = Listening(engine, lane, edge, [], "-" if access_log else None, status)
     listening.tell = say_waiting
-    front = Front(listening.site, edge, own_pages(engine, edge))
+    front = Front(listening, edge)
 
     def orders(**each: int) -> Orders:
         return Orders(
@@ -136,10 +136,10 @@ class Front:
 
     declarations: Declarations
 
-    def __init__(self, site: _native.Site, edge: Edge, own: list[_native.HttpPages]) -> None:
-        self._site = site
+    def __init__(self, listening: Listening, edge: Edge) -> None:
+        self._site = listening.site
         self._edge = edge
-        self._own = own
+        self._own_pages = listening.own_pages
 
     def serve(self, worker: WorkerProcess) -> None:
         """Say what answers the calls of a worker."""
@@ -166,7 +166,7 @@ class Front:
         await awaited_at_start(asyncio.get_running_loop())
 
         def switch() -> None:
-            self._site.set_routes([*routes, *self._own])
+            self._site.set_routes([*routes, *self._own_pages])
             self.declarations.serve(registration)
 
         return switch
