@@ -23,14 +23,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
 
-import trustme
-
 from harness import cpu, results
 from harness.fan_out import resident
 from harness.gateways import Gateway, Launch
 from harness.http2_floods import FLOODS, PATH, SIZE
 from harness.processes import HOST, Process, free_port
-from harness.secured_gateways import BY_NAME, CERT, KEY, PAIR
+from harness.secured import write_certificate
+from harness.secured_gateways import BY_NAME
 from harness.segments import origin_command
 from harness.settings import FULL
 
@@ -139,10 +138,7 @@ def main() -> int:
         certificates = root / "origin"
         (certificates / "root").mkdir(parents=True)
         (certificates / "root" / PATH.removeprefix("/")).write_bytes(os.urandom(SIZE))
-        leaf = trustme.CA().issue_cert("localhost")
-        leaf.private_key_pem.write_to_path(str(certificates / KEY))
-        leaf.cert_chain_pems[0].write_to_path(str(certificates / CERT))
-        leaf.private_key_and_cert_chain_pem.write_to_path(str(certificates / PAIR))
+        write_certificate(certificates)
         port = free_port()
         command = origin_command(certificates, port, certificates / "root", expires="off")
         with Process(command, core=FULL.load_core, runtime=certificates) as origin:

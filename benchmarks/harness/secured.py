@@ -151,15 +151,20 @@ class SecuredLoad:
         return output, log
 
 
-@contextmanager
-def secured_load(settings: Settings, runtime: Path) -> Iterator[SecuredLoad]:
-    """Start the origin, and make a certificate. Raises AbsentError if nginx or h2load is missing."""
+def write_certificate(directory: Path) -> None:
+    """Write what all gateways show into `directory`."""
     certificate = trustme.CA(key_type=trustme.KeyType.ECDSA).issue_cert(NAME, key_type=trustme.KeyType.ECDSA)
     chain = b"".join(blob.bytes() for blob in certificate.cert_chain_pems)
     key = certificate.private_key_pem.bytes()
     for name, content in ((CERT, chain), (KEY, key), (PAIR, chain + key)):
-        (runtime / name).write_bytes(content)
-        (runtime / name).chmod(0o600)
+        (directory / name).write_bytes(content)
+        (directory / name).chmod(0o600)
+
+
+@contextmanager
+def secured_load(settings: Settings, runtime: Path) -> Iterator[SecuredLoad]:
+    """Start the origin, and make a certificate. Raises AbsentError if nginx or h2load is missing."""
+    write_certificate(runtime)
     root = runtime / "root"
     root.mkdir()
     for segment in SEGMENTS:

@@ -25,6 +25,13 @@ _GOAWAY = 7
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
+def one(fields: Fields, name: str) -> str | None:
+    """The value of the field `name`, of which there is one at most."""
+    values = [value for known, value in fields if known == name]
+    assert len(values) <= 1, f"{name} came {len(values)} times: {values}"
+    return values[0] if values else None
+
+
 @dataclass
 class Answer:
     """What has come on one stream."""
@@ -38,9 +45,7 @@ class Answer:
     reset: int | None = None
 
     def one(self, name: str) -> str | None:
-        values = [value for known, value in self.fields if known == name]
-        assert len(values) <= 1, f"{name} came {len(values)} times: {values}"
-        return values[0] if values else None
+        return one(self.fields, name)
 
     @property
     def status(self) -> int:

@@ -13,9 +13,8 @@ import h2.events
 import h2.exceptions
 import h2.settings
 
+from support.http2 import Fields, one
 from support.waiting import in_time, until
-
-Fields = tuple[tuple[str, str], ...]
 
 
 @dataclass
@@ -32,9 +31,7 @@ class Asked:
     came: asyncio.Event = field(default_factory=asyncio.Event)
 
     def one(self, name: str) -> str | None:
-        values = [value for known, value in self.fields if known == name]
-        assert len(values) <= 1, f"{name} came {len(values)} times: {values}"
-        return values[0] if values else None
+        return one(self.fields, name)
 
     async def whole(self) -> bytes:
         """The body, once all of it has come."""

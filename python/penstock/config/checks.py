@@ -8,7 +8,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -243,6 +243,13 @@ def size(settings: object, name: str, least: int, most: int = 1 << 48) -> int:
         raise bad(settings, name, f"must be from {in_words(least)} to {in_words(most)}")
     put(settings, name, number)
     return number
+
+
+def collection(settings: object, name: str, what: str) -> None:
+    """Check a collection of texts, which one text is as well."""
+    value = getattr(settings, name)
+    if isinstance(value, str) or not isinstance(value, Collection):
+        raise bad(settings, name, f"must be a collection of {what}")
 
 
 class OriginPlace(NamedTuple):

@@ -57,8 +57,7 @@ class OriginHttp2:
     many there. A connection has room for a window of each of its streams."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.origins, str) or not isinstance(self.origins, Collection):
-            raise checks.bad(self, "origins", "must be a collection of URLs")
+        checks.collection(self, "origins", "URLs")
         self.places  # noqa: B018 (it checks)
         checks.count(self, "streams", 1, 1 << 16)
         # RFC 9113, section 6.9.2.

@@ -190,14 +190,12 @@ class GrpcWeb:
     """Seconds for which a browser remembers that a page may call (Access-Control-Max-Age). Chromium's longest."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.origins, str) or not isinstance(self.origins, Collection):
-            raise checks.bad(self, "origins", "must be a collection of origins")
+        checks.collection(self, "origins", "origins")
         for origin in self.origins:
-            if (
-                origin != "*"
-                and checks.origin(self, "origins", origin, ("http", "https"))
-                and origin[-1] == "/"
-            ):
+            if origin == "*":
+                continue
+            checks.origin(self, "origins", origin, ("http", "https"))
+            if origin.endswith("/"):
                 raise checks.bad(self, "origins", f"{origin!r} must be without a slash at its end")
         checks.put(self, "origins", tuple(self.origins))
         checks.seconds(self, "max_age", zero=True)

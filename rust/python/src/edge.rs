@@ -11,7 +11,7 @@ use penstock_engine::edge::{
     self, CHALLENGES, Challenges, Handshakes, Limiter as EdgeLimiter, ListenOptions, Listener, Log, Pages,
     Redirect, Route as EdgeRoute, Routes, Service, Site as EdgeSite,
 };
-use penstock_engine::metrics::{GRPC_HEALTH, GrpcHealth};
+use penstock_engine::metrics::{self, GRPC_HEALTH, GrpcHealth};
 use penstock_engine::relay_spec::RouteLimits;
 use penstock_engine::runtime::Threads;
 use penstock_engine::tls::TlsServer;
@@ -80,12 +80,12 @@ impl HttpPages {
     /// Whether `engine` is ready, for clients of gRPC. The times are those of `penstock.config.Status`, in seconds.
     #[staticmethod]
     fn grpc_health(engine: &Bound<'_, Engine>, hung: f64, behind: f64) -> Self {
-        let exhibit = GrpcHealth {
+        let status = metrics::Status {
             board: Arc::clone(engine.get().board()),
             hung: Duration::from_secs_f64(hung),
             behind: Duration::from_secs_f64(behind),
         };
-        Self(Arc::new(Pages::new("grpc_health", GRPC_HEALTH, Box::new(exhibit))))
+        Self(Arc::new(Pages::new("grpc_health", GRPC_HEALTH, Box::new(GrpcHealth(status)))))
     }
 }
 

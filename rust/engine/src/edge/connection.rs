@@ -26,7 +26,7 @@ use crate::drain::Phase;
 use crate::error::{Code, Error, Result};
 use crate::net::Connection;
 use crate::sync::Arc;
-use crate::wire::Incoming;
+use crate::wire::{GRPC, Incoming};
 
 /// The status in the log of a request that the application has closed the connection on instead of an answer, as nginx's.
 const UNANSWERED: u16 = 444;
@@ -284,8 +284,7 @@ async fn refuse(
     let bytes = if web.is_some() || incoming.is_some_and(grpc::is_call) {
         let status = denial.map_or(error.code().status(), |denial| denial.status);
         let detail = denial.and_then(|denial| denial.detail.as_deref()).unwrap_or(error.code().meaning());
-        let (kind, fields) =
-            web.as_ref().map_or((grpc::MEDIA_TYPE, &[][..]), |web| (&*web.kind, &*web.fields));
+        let (kind, fields) = web.as_ref().map_or((GRPC, &[][..]), |web| (&*web.kind, &*web.fields));
         grpc::refusal(error, status, detail, kind, fields)
     } else {
         let head_only = incoming.is_some_and(|incoming| incoming.method() == "HEAD");

@@ -9,14 +9,13 @@ use std::time::Duration;
 use crate::clock;
 use crate::error::{Code, Error, Result};
 use crate::origin::Timeouts;
-use crate::wire::{Incoming, is_same_name, write_field};
+use crate::wire::{Incoming, grpc_kind, write_field};
 
 use super::grpc_web::Web;
 
 /// The field in which a call says how long it may take.
 pub(super) const TIMEOUT: &str = "grpc-timeout";
 
-pub(super) const MEDIA_TYPE: &[u8] = b"application/grpc";
 /// The longest number (grpc.io, "gRPC over HTTP2", `TimeoutValue`).
 const DIGITS: usize = 8;
 
@@ -30,12 +29,11 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// The call that a request is, if it is one; one of gRPC-Web counts if that `is_translated`.
+    /// The call that a request is, if it is one; `web` says how it is one of gRPC-Web that is translated.
     ///
     /// # Errors
     /// `BAD_REQUEST_HEAD`: its time is malformed.
-    pub(super) fn of(incoming: &Incoming, is_translated: bool) -> Result<Option<Self>> {
-        let web = Web::of(incoming).filter(|_| is_translated);
+    pub(super) fn of(incoming: &Incoming, web: Option<Web>) -> Result<Option<Self>> {
         if web.is_none() && !is_call(incoming) {
             return Ok(None);
         }
@@ -69,10 +67,11 @@ impl Call {
 /// Whether a request is a call of gRPC, and not one of gRPC-Web, which is another protocol.
 pub(super) fn is_call(incoming: &Incoming) -> bool {
     incoming.method() == "POST"
-        && incoming.get_all("content-type").next().is_some_and(|kind| {
-            let (start, rest) = kind.split_at(MEDIA_TYPE.len().min(kind.len()));
-            is_same_name(start, MEDIA_TYPE) && matches!(rest.first(), None | Some(b'+' | b';' | b' '))
-        })
+        && incoming
+            .get_all("content-type")
+            .next()
+            .and_then(grpc_kind)
+            .is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
 }
 
 fn parse(value: &[u8]) -> Option<Duration> {
@@ -165,7 +164,7 @@ fn encode(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{IncomingLimits, parse_incoming};
+    use crate::wire::{GRPC, IncomingLimits, parse_incoming};
 
     fn request(method: &str, fields: &str) -> Incoming {
         let limits = IncomingLimits { line_bytes: 100, head_bytes: 1000, head_fields: 10 };
@@ -197,9 +196,9 @@ mod tests {
             ("GET", "application/grpc", false),
         ] {
             let request = request(method, &format!("Content-Type: {kind}\r\n"));
-            assert_eq!(Call::of(&request, false).unwrap().is_some(), is_grpc, "{method} {kind}");
+            assert_eq!(Call::of(&request, None).unwrap().is_some(), is_grpc, "{method} {kind}");
         }
-        assert_eq!(Call::of(&request("POST", ""), false).unwrap(), None);
+        assert_eq!(Call::of(&request("POST", ""), None).unwrap(), None);
     }
 
     #[test]
@@ -215,7 +214,7 @@ mod tests {
         ] {
             let call = Call::of(
                 &request("POST", &format!("Content-Type: application/grpc\r\ngrpc-timeout: {value}\r\n")),
-                false,
+                None,
             );
             let limits = call.unwrap().unwrap().limits(&NONE, Duration::from_millis(elapsed)).unwrap();
             assert_eq!(Call::field(&limits).as_deref(), Some(told), "{value}");
@@ -242,7 +241,7 @@ mod tests {
         for value in ["", "S", "1", "123456789S", "-1S", "1.5S", "1s", "1 S", "S1"] {
             let request =
                 request("POST", &format!("Content-Type: application/grpc\r\ngrpc-timeout: {value}\r\n"));
-            assert_eq!(Call::of(&request, false).unwrap_err().code(), Code::BadRequestHead, "{value:?}");
+            assert_eq!(Call::of(&request, None).unwrap_err().code(), Code::BadRequestHead, "{value:?}");
         }
     }
 
@@ -259,7 +258,7 @@ mod tests {
             (Code::BadRequestHead, 400, 3),
         ] {
             let answer =
-                String::from_utf8(refusal(&code.error("secret"), status, "100 % \u{e9}\n", MEDIA_TYPE, &[]))
+                String::from_utf8(refusal(&code.error("secret"), status, "100 % \u{e9}\n", GRPC, &[]))
                     .unwrap();
             assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\n"), "{answer}");
             assert!(answer.contains(&format!("grpc-status: {number}\r\n")), "{answer}");

@@ -9,10 +9,10 @@ use crate::error::{Code, Result};
 use crate::net::{Payload, Source, Supply};
 use crate::relay::GrpcWeb;
 use crate::wire::{
-    Incoming, WebText, encode_web_text, encode_web_trailers, is_same_name, members, write_field,
+    GRPC, Incoming, WebText, encode_web_text, encode_web_trailers, grpc_kind, is_same_name, members,
+    write_field,
 };
 
-const GRPC: &[u8] = b"application/grpc";
 const WEB: &[u8] = b"-web";
 const TEXT: &[u8] = b"-text";
 
@@ -32,12 +32,6 @@ pub(super) struct Web {
     reads_text: bool,
 }
 
-/// What follows `application/grpc` in a media type, if it begins so.
-fn kind(value: &[u8]) -> Option<&[u8]> {
-    let (start, rest) = value.split_at_checked(GRPC.len())?;
-    is_same_name(start, GRPC).then_some(rest)
-}
-
 fn stripped<'a>(rest: &'a [u8], start: &[u8]) -> Option<&'a [u8]> {
     let (found, rest) = rest.split_at_checked(start.len())?;
     is_same_name(found, start).then_some(rest)
@@ -45,7 +39,7 @@ fn stripped<'a>(rest: &'a [u8], start: &[u8]) -> Option<&'a [u8]> {
 
 /// What follows `application/grpc-web` or `application/grpc-web-text`, and whether it is text.
 fn web_kind(value: &[u8]) -> Option<(&[u8], bool)> {
-    let rest = stripped(kind(value)?, WEB)?;
+    let rest = stripped(grpc_kind(value)?, WEB)?;
     let (rest, is_text) = stripped(rest, TEXT).map_or((rest, false), |rest| (rest, true));
     matches!(rest.first(), None | Some(b'+' | b';' | b' ')).then_some((rest, is_text))
 }
@@ -71,7 +65,7 @@ impl Web {
 
     /// The media type that the client is told of a response whose own is `value`; `None` if that is not one of gRPC.
     pub(super) fn answered(self, value: &[u8]) -> Option<Vec<u8>> {
-        let rest = kind(value)?;
+        let rest = grpc_kind(value)?;
         Some([GRPC, WEB, if self.reads_text { TEXT } else { b"" }, rest].concat())
     }
 

@@ -1,10 +1,7 @@
 //! Readiness for clients of gRPC (grpc/grpc, `doc/health-checking.md`): `grpc.health.v1.Health`.
 
-use std::time::Duration;
-
-use super::Board;
+use super::Status;
 use crate::edge::{Asked, Exhibit, Showing, Shown};
-use crate::sync::Arc;
 
 /// How the paths of its methods begin.
 pub const GRPC_HEALTH: &str = "/grpc.health.v1.Health/";
@@ -17,14 +14,7 @@ const UNIMPLEMENTED: &str = "12";
 
 /// Says whether an engine is ready. All names of services are those of the engine.
 #[derive(Debug)]
-pub struct GrpcHealth {
-    /// The board of the engine.
-    pub board: Arc<Board>,
-    /// A thread without a report for longer than this hangs.
-    pub hung: Duration,
-    /// An application that lets a request or a sign wait for longer than this is not ready.
-    pub behind: Duration,
-}
+pub struct GrpcHealth(pub Status);
 
 impl Exhibit for GrpcHealth {
     fn show<'a>(&'a self, asked: Asked<'a>) -> Showing<'a> {
@@ -33,9 +23,7 @@ impl Exhibit for GrpcHealth {
             if asked.method != "POST" || asked.path().strip_prefix(GRPC_HEALTH) != Some("Check") {
                 return Ok(Shown { field: Some(("grpc-status", UNIMPLEMENTED.to_owned())), ..shown });
             }
-            self.board.ask_signs();
-            self.board.await_signs().await;
-            let is_ready = self.board.ready(self.hung, self.behind).iter().all(|check| check.is_good);
+            let is_ready = self.0.readiness().await.iter().all(|check| check.is_good);
             let text = if is_ready { SERVING } else { NOT_SERVING };
             Ok(Shown { text: text.to_owned(), trailers: &[("grpc-status", "0")], ..shown })
         })

@@ -215,16 +215,19 @@ impl Page {
 }
 
 impl Status {
+    /// Whether new work is taken, once the application has given its sign or should have.
+    async fn readiness(&self) -> Vec<Check> {
+        self.board.ask_signs();
+        self.board.await_signs().await;
+        self.board.ready(self.hung, self.behind)
+    }
+
     /// What stands on `page` now, in a form that `accept`, the field of that name, prefers.
     async fn page(&self, page: Page, accept: &[u8]) -> Shown {
         match page {
             Page::Index => Shown::text(200, INDEX.to_owned()),
             Page::Health => health::shown("healthy", &self.board.health(self.hung)),
-            Page::Ready => {
-                self.board.ask_signs();
-                self.board.await_signs().await;
-                health::shown("ready", &self.board.ready(self.hung, self.behind))
-            }
+            Page::Ready => health::shown("ready", &self.readiness().await),
             Page::Metrics => {
                 // For the next scrape: this scrape does not wait.
                 self.board.ask_signs();

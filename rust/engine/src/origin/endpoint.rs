@@ -96,6 +96,11 @@ impl Endpoint {
         self.parts.unix.as_ref()
     }
 
+    /// Whether `other` is the same origin (RFC 6454, section 4), over whatever sockets.
+    pub(super) fn is_same_origin(&self, other: &Self) -> bool {
+        (self.scheme(), self.host(), self.port()) == (other.scheme(), other.host(), other.port())
+    }
+
     /// The address, if the host is one: then there is nothing to resolve.
     pub(super) fn address(&self) -> Option<IpAddr> {
         self.parts.host.parse().ok()

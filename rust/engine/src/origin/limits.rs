@@ -81,10 +81,7 @@ pub struct Http2Origins {
 impl Http2Origins {
     /// The limits of connections of HTTP/2 to `endpoint`, if there are to be any.
     pub(super) fn of(&self, endpoint: &Endpoint) -> Option<SessionLimits> {
-        let is_one = |one: &Endpoint| {
-            (one.scheme(), one.host(), one.port()) == (endpoint.scheme(), endpoint.host(), endpoint.port())
-        };
-        self.endpoints.iter().any(is_one).then_some(self.limits)
+        self.endpoints.iter().any(|one| one.is_same_origin(endpoint)).then_some(self.limits)
     }
 }
 

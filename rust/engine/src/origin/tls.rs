@@ -81,10 +81,8 @@ impl Tls {
     }
 
     fn profile(&self, endpoint: &Endpoint) -> &Profile {
-        let is_of = |named: &&(Endpoint, Profile)| {
-            (named.0.host(), named.0.port()) == (endpoint.host(), endpoint.port())
-        };
-        self.shared.named.iter().find(is_of).map_or(&self.shared.anonymous, |(_, profile)| profile)
+        let named = self.shared.named.iter().find(|(named, _)| named.is_same_origin(endpoint));
+        named.map_or(&self.shared.anonymous, |(_, profile)| profile)
     }
 
     /// For a connection to `endpoint`, which may be of HTTP/2 if this `offers_http2`.

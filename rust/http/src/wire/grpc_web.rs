@@ -1,7 +1,18 @@
-//! gRPC-Web as bytes (grpc/grpc, `doc/PROTOCOL-WEB.md`): trailers within the body, and bodies as text.
+//! Media types of gRPC, and gRPC-Web as bytes (grpc/grpc, `doc/PROTOCOL-WEB.md`): trailers within the body, and bodies as text.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+
+use super::text::is_same_name;
+
+/// How the media types of gRPC and gRPC-Web begin.
+pub const GRPC: &[u8] = b"application/grpc";
+
+/// What follows [`GRPC`] in a media type, if it begins so.
+pub fn grpc_kind(media_type: &[u8]) -> Option<&[u8]> {
+    let (start, rest) = media_type.split_at_checked(GRPC.len())?;
+    is_same_name(start, GRPC).then_some(rest)
+}
 
 /// Set in the first byte of a message: it has trailers.
 const TRAILERS: u8 = 0x80;

@@ -32,7 +32,7 @@ pub use date::{http_date, parse_date};
 pub use decoder::Decoder;
 pub use etag::{EntityTag, Tags};
 pub use fields::Fields;
-pub use grpc_web::{NoText, WebText, encode_web_text, encode_web_trailers};
+pub use grpc_web::{GRPC, NoText, WebText, encode_web_text, encode_web_trailers, grpc_kind};
 pub use head::{Head, HeadLimits, HeadScanner, parse_head, write_status_line};
 pub use incoming::{Incoming, IncomingLimits, IncomingScanner, parse_incoming};
 pub use method::is_safe;

@@ -11,11 +11,9 @@ pub(super) use application::Application;
 
 use std::pin::pin;
 
-use super::exchange::{Task, beside, live, send};
+use super::exchange::{Task, beside, live};
 use super::inbound::Inbound;
-use crate::error::{Code, Result};
-use crate::events::Leave;
-use crate::net::{Outgoing, Piece};
+use crate::error::Result;
 use crate::wire::BodyFraming;
 
 /// Answers requests. The rest of an exchange is the connection's, whatever answers: it counts and logs the exchange, and
@@ -31,16 +29,13 @@ pub(super) trait Responder {
     async fn respond(&self, task: &mut Task<'_>, inbound: &mut Inbound<'_>) -> Result<()>;
 }
 
-/// Answers with `bytes`, the whole of a response of `status` without a body.
-async fn answer_whole(task: &Task<'_>, inbound: &mut Inbound<'_>, status: u16, bytes: Vec<u8>) -> Result<()> {
-    task.refuse_body("such a request has no body")?;
-    let Task { site, progress, .. } = *task;
-    let life = live(site)?;
-    let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
-    progress.begin(status);
-    progress.set_head(bytes.len());
-    outgoing.push(Piece::Bytes(bytes));
+/// Answers by `answer` a request without a body, and listens to the client meanwhile.
+async fn answer_alone(
+    task: &Task<'_>,
+    inbound: &mut Inbound<'_>,
+    answer: impl Future<Output = Result<()>>,
+) -> Result<()> {
+    let life = live(task.site)?;
     let listen = pin!(inbound.listen(BodyFraming::Empty, None, None));
-    let answer = pin!(send(task, &Leave::Cancel, false, None, &mut outgoing, |_| {}));
-    beside(site, progress, &life, listen, answer).await
+    beside(task.site, task.progress, &life, listen, pin!(answer)).await
 }

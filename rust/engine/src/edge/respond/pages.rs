@@ -1,10 +1,9 @@
 //! Answers a request by a small text of the engine's own, or by a redirect.
 
 use std::num::NonZeroUsize;
-use std::pin::pin;
 
-use super::Responder;
-use crate::edge::exchange::{Task, beside, live, send};
+use super::{Responder, answer_alone};
+use crate::edge::exchange::{Task, send};
 use crate::edge::head::{Persistence, encode};
 use crate::edge::inbound::Inbound;
 use crate::edge::pages::{Asked, Pages};
@@ -22,16 +21,13 @@ impl Responder for Pages {
             task.progress.close(true);
         }
         let task = &*task;
-        let Task { site, incoming, progress, .. } = *task;
-        let _guard = self.enter(incoming)?;
-        let life = live(site)?;
-        let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
-        let answer = async {
+        let _guard = self.enter(task.incoming)?;
+        answer_alone(task, inbound, async {
+            let mut outgoing = Outgoing::new(task.site.config.write_timeout, Code::Internal);
             begin(task, self, &mut outgoing).await?;
             send(task, &Leave::Cancel, false, None, &mut outgoing, |_| {}).await
-        };
-        let listen = pin!(inbound.listen(BodyFraming::Empty, None, None));
-        beside(site, progress, &life, listen, pin!(answer)).await
+        })
+        .await
     }
 }
 

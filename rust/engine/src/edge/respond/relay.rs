@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use super::Responder;
 use super::amendment::{amend, decode_text};
-use super::answer_whole;
+use super::answer_alone;
 use crate::access::Pass;
 use crate::cache::{Target, is_read, tells_url};
 use crate::edge::access::{admit, look, revoked, until};
@@ -25,7 +25,7 @@ use crate::edge::inbound::Inbound;
 use crate::edge::route::Route;
 use crate::edge::site::Site;
 use crate::error::{Code, Error, Result};
-use crate::events::{EventBody, Field, Policy, begin_inspection};
+use crate::events::{EventBody, Field, Leave, Policy, begin_inspection};
 use crate::framing::Framing;
 use crate::inspect::Inspector;
 use crate::net::{Outgoing, Piece, Supply};
@@ -35,7 +35,7 @@ use crate::relay_spec::{Edit, Relay};
 use crate::store::{self, Caching, Delivery, Overrides};
 use crate::stream::{Feed, ResponseHead};
 use crate::sync::{Arc, Mutex, lock};
-use crate::wire::{BodyFraming, Head, body_of, offers_websocket};
+use crate::wire::{BodyFraming, Head, body_of, grpc_kind, offers_websocket};
 
 /// What is asked of a client that waits with its body.
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -43,19 +43,20 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 impl Responder for Route {
     async fn respond(&self, task: &mut Task<'_>, inbound: &mut Inbound<'_>) -> Result<()> {
         let Task { site, incoming, .. } = *task;
-        let web = self.spec().forwarding.grpc_web.as_ref();
-        if let Some(web) = web {
-            if let Some(answer) = preflight(web, incoming) {
-                return answer_whole(task, inbound, 204, answer).await;
+        let mut web = None;
+        if let Some(translated) = &self.spec().forwarding.grpc_web {
+            if let Some(answer) = preflight(translated, incoming) {
+                return answer_preflight(task, inbound, answer).await;
             }
-            if let Some(call) = Web::of(incoming) {
-                task.progress.note_web(call.answer(incoming, web));
+            web = Web::of(incoming);
+            if let Some(web) = web {
+                task.progress.note_web(web.answer(incoming, translated));
             }
         }
         let announced = task.announced()?.within(self.spec().limits.body.or(site.config.max_body))?;
         // A call has a body, if an empty one.
         if announced.framing != BodyFraming::Empty {
-            task.call = Call::of(incoming, web.is_some())?;
+            task.call = Call::of(incoming, web)?;
             if task.call.is_some() {
                 inbound.let_pause();
             }
@@ -73,6 +74,19 @@ impl Responder for Route {
         }
         answer_by_relay(task, inbound, announced, &self.relay, pass).await
     }
+}
+
+/// Answers what a page asks before it calls, with all of `bytes`.
+async fn answer_preflight(task: &Task<'_>, inbound: &mut Inbound<'_>, bytes: Vec<u8>) -> Result<()> {
+    task.refuse_body("such a request has no body")?;
+    answer_alone(task, inbound, async {
+        let mut outgoing = Outgoing::new(task.site.config.write_timeout, Code::Internal);
+        task.progress.begin(204);
+        task.progress.set_head(bytes.len());
+        outgoing.push(Piece::Bytes(bytes));
+        send(task, &Leave::Cancel, false, None, &mut outgoing, |_| {}).await
+    })
+    .await
 }
 
 /// Answers by `relay`. `pass`: the request was admitted by the gate of the task.
@@ -382,7 +396,7 @@ impl Task<'_> {
     /// The gRPC-Web that the client reads, if the response to its call has a body of gRPC.
     fn web(&self, head: &Head, framing: BodyFraming) -> Option<Web> {
         let web = self.call.and_then(|call| call.web)?;
-        let is_grpc = head.get("content-type").is_some_and(|kind| web.answered(kind).is_some());
+        let is_grpc = head.get("content-type").and_then(grpc_kind).is_some();
         (is_grpc && !matches!(framing, BodyFraming::Empty | BodyFraming::Length(0))).then_some(web)
     }
 

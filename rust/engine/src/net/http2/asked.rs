@@ -1,16 +1,17 @@
 //! One stream of HTTP/2 that was opened to an origin, as a connection of HTTP/1.1.
 
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 
 use h2::Reason;
 use h2::client::{ResponseFuture, SendRequest};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{Method, StatusCode, response};
 
-use super::calls::{Calls, Side};
+use super::calls::Side;
 use super::carrier::Carrier;
 use super::message::{Message, Requests, Step};
 use super::portion::Portion;
@@ -18,7 +19,7 @@ use super::priority::Priority;
 use super::received::{Received, write_fields};
 use super::sending::Sending;
 use crate::net::{Channel, Lease, Socket};
-use crate::wire::{has_no_body, reads_as};
+use crate::wire::{grpc_kind, has_no_body};
 
 /// Uploads take turns.
 const PRIORITY: Priority = Priority { urgency: 3, incremental: true };
@@ -26,11 +27,8 @@ const PRIORITY: Priority = Priority { urgency: 3, incremental: true };
 /// A stream to an origin.
 #[derive(Debug)]
 pub(super) struct AskedStream {
-    carrier: Arc<Carrier>,
     sender: SendRequest<Portion>,
     open: Arc<AtomicUsize>,
-    number: Option<u32>,
-    calls: Calls,
     sending: Sending<Requests>,
     is_head_request: bool,
     /// The response, before its head.
@@ -53,12 +51,9 @@ impl AskedStream {
         // Relaxed: a count of one thread.
         open.fetch_add(1, Ordering::Relaxed);
         Self {
-            carrier: Arc::clone(carrier),
             sender,
             open: Arc::clone(open),
-            number: None,
-            calls: Calls::new(),
-            sending: Sending::new(carrier, 0, Message::new(Requests { scheme })),
+            sending: Sending::new(carrier, Message::new(Requests { scheme })),
             is_head_request: false,
             response: None,
             received: None,
@@ -69,11 +64,11 @@ impl AskedStream {
 
     /// What there is to read; pending before anything has come.
     fn poll_received(&mut self) -> Poll<io::Result<&mut Received>> {
-        let Self { response, received, calls, failure, is_refused, .. } = self;
+        let Self { response, received, sending, failure, is_refused, .. } = self;
         if let Some(failure) = failure {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionReset, failure.clone())));
         }
-        let context = &mut Context::from_waker(&calls.waker);
+        let context = &mut Context::from_waker(&sending.calls.waker);
         while received.as_ref().is_none_or(|received| response.is_some() && received.has_ended()) {
             let Some(asked) = response else { return Poll::Pending };
             match ready!(asked.poll_informational(context)) {
@@ -84,12 +79,15 @@ impl AskedStream {
                 Some(Err(error)) => return Poll::Ready(Err(failed(&error, is_refused))),
                 None => {}
             }
-            let (head, body) = match ready!(std::pin::Pin::new(asked).poll(context)) {
+            let (mut head, body) = match ready!(Pin::new(asked).poll(context)) {
                 Ok(answer) => answer.into_parts(),
                 Err(error) => return Poll::Ready(Err(failed(&error, is_refused))),
             };
             let body = Some(body).filter(|body| !body.is_end_stream());
             let framing = Framing::of(&head, body.is_some(), self.is_head_request);
+            if framing == Framing::Chunked {
+                head.headers.remove(CONTENT_LENGTH);
+            }
             *received = Some(Received::new(text(&head, Some(framing)), body, framing == Framing::Chunked));
             *response = None;
         }
@@ -100,7 +98,7 @@ impl AskedStream {
     }
 
     fn take(&mut self, lease: Lease) -> io::Result<usize> {
-        let Self { carrier, sender, number, sending, is_head_request, response, is_refused, .. } = self;
+        let Self { sender, sending, is_head_request, response, is_refused, .. } = self;
         sending.take(lease, |sending, step| {
             let Step::Head(request, is_all) = step else { return Ok(()) };
             *is_head_request = request.method() == Method::HEAD;
@@ -110,10 +108,9 @@ impl AskedStream {
                 *is_refused = error.is_go_away() || error.is_io() || error.is_reset();
                 told(&error)
             })?;
-            let stream = answer.stream_id().as_u32();
-            carrier.gate.enter(stream, Some(PRIORITY));
-            (*number, *response) = (Some(stream), Some(answer));
-            sending.begin(stream, body, is_all);
+            sending.enter(answer.stream_id().as_u32(), Some(PRIORITY));
+            sending.begin(body, is_all);
+            *response = Some(answer);
             Ok(())
         })
     }
@@ -131,7 +128,7 @@ enum Framing {
 
 impl Framing {
     fn of(head: &response::Parts, has_body: bool, is_head_request: bool) -> Self {
-        let is_grpc = head.headers.get(CONTENT_TYPE).is_some_and(|kind| is_grpc(kind.as_bytes()));
+        let is_grpc = head.headers.get(CONTENT_TYPE).is_some_and(|kind| grpc_kind(kind.as_bytes()).is_some());
         if is_head_request || has_no_body(head.status.as_u16()) {
             Self::Known
         } else if has_body && (is_grpc || !head.headers.contains_key(CONTENT_LENGTH)) {
@@ -145,11 +142,6 @@ impl Framing {
     }
 }
 
-fn is_grpc(kind: &[u8]) -> bool {
-    const GRPC: &str = "application/grpc";
-    kind.get(..GRPC.len()).is_some_and(|start| reads_as(start, GRPC))
-}
-
 /// The head as that of HTTP/1.1; an interim one has no `framing`.
 fn text(head: &response::Parts, framing: Option<Framing>) -> Vec<u8> {
     let mut text = Vec::with_capacity(512);
@@ -160,13 +152,7 @@ fn text(head: &response::Parts, framing: Option<Framing>) -> Vec<u8> {
         head.status
     };
     text.extend_from_slice(format!("HTTP/1.1 {} \r\n", status.as_str()).as_bytes());
-    if framing == Some(Framing::Chunked) && head.headers.contains_key(CONTENT_LENGTH) {
-        let mut fields = head.headers.clone();
-        fields.remove(CONTENT_LENGTH);
-        write_fields(&mut text, &fields);
-    } else {
-        write_fields(&mut text, &head.headers);
-    }
+    write_fields(&mut text, &head.headers);
     text.extend_from_slice(match framing {
         Some(Framing::Chunked) => b"transfer-encoding: chunked\r\n\r\n",
         Some(Framing::Empty) => b"content-length: 0\r\n\r\n",
@@ -190,21 +176,21 @@ fn told(error: &h2::Error) -> io::Error {
 
 impl Channel for AskedStream {
     fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.calls.note(Side::Read, context);
+        self.sending.calls.note(Side::Read, context);
         ready!(self.poll_received())?;
-        let Self { received: Some(received), calls, .. } = self else { return Poll::Pending };
-        received.poll_readable(&mut Context::from_waker(&calls.waker))
+        let Self { received: Some(received), sending, .. } = self else { return Poll::Pending };
+        received.poll_readable(&mut Context::from_waker(&sending.calls.waker))
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>, memory: &mut [u8]) -> Poll<io::Result<usize>> {
-        self.calls.note(Side::Read, context);
+        self.sending.calls.note(Side::Read, context);
         ready!(self.poll_received())?;
-        let Self { received: Some(received), calls, .. } = self else { return Poll::Pending };
-        received.poll_read(&mut Context::from_waker(&calls.waker), memory)
+        let Self { received: Some(received), sending, .. } = self else { return Poll::Pending };
+        received.poll_read(&mut Context::from_waker(&sending.calls.waker), memory)
     }
 
     fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.sending.poll_send(context, &self.calls)
+        self.sending.poll_send(context)
     }
 
     fn lend(&mut self, context: &mut Context<'_>, lease: Lease) -> io::Result<usize> {
@@ -214,16 +200,12 @@ impl Channel for AskedStream {
             self.failure = Some(error.to_string());
         }
         let count = taken?;
-        // Where there is more to send, that waits for its turn.
-        if let Poll::Ready(sent) = self.poll_room(context) {
-            sent?;
-        }
+        self.sending.send(context)?;
         Ok(count)
     }
 
     fn end_writing(&mut self) {
-        self.sending.end(&mut Context::from_waker(Waker::noop()), &self.calls);
-        if !self.sending.is_sent() {
+        if !self.sending.end() {
             self.reset();
         }
     }
@@ -233,7 +215,7 @@ impl Channel for AskedStream {
     }
 
     fn has_hung_up(&mut self) -> bool {
-        self.carrier.connection.has_hung_up()
+        self.sending.carrier.connection.has_hung_up()
     }
 
     fn was_refused(&self) -> bool {
@@ -245,15 +227,13 @@ impl Channel for AskedStream {
     }
 
     fn with_socket(&self, work: &mut dyn FnMut(&Socket)) {
-        self.carrier.connection.with_socket(work);
+        self.sending.carrier.connection.with_socket(work);
     }
 }
 
 impl Drop for AskedStream {
     fn drop(&mut self) {
-        if let Some(number) = self.number {
-            self.carrier.gate.leave(number);
-        }
+        // Relaxed, as in `new`.
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 }

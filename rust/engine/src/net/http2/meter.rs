@@ -13,8 +13,8 @@ use crate::clock;
 const HEAD: usize = 9;
 /// Bytes that a client sends before its first frame (section 3.4).
 const PREFACE: usize = 24;
-/// The longest `PRIORITY_UPDATE` frame that is read; what is longer says nothing. Arbitrary.
-const PRIORITY_BYTES: usize = 64;
+/// The longest payload that is read: a longer `PRIORITY_UPDATE` says nothing. Arbitrary.
+const READ_BYTES: usize = 64;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -135,21 +135,23 @@ struct Frames {
     skipped: usize,
     head: [u8; HEAD],
     has: usize,
-    /// The payload of a frame that is read.
-    kept: Option<(u8, Vec<u8>)>,
+    /// The kind of frames whose payload is read.
+    reads: u8,
+    /// Such a payload, as far as it has come.
+    kept: Option<Vec<u8>>,
 }
 
 impl Frames {
-    fn after(preface: usize) -> Self {
-        Self { skipped: preface, head: [0; HEAD], has: 0, kept: None }
+    fn after(preface: usize, reads: u8) -> Self {
+        Self { skipped: preface, head: [0; HEAD], has: 0, reads, kept: None }
     }
 
     /// Goes on through `bytes`, and calls `each` with the frames whose head they end, and `read` with payloads that are read.
-    fn advance(&mut self, mut bytes: &[u8], mut each: impl FnMut(Frame), mut read: impl FnMut(u8, &[u8])) {
+    fn advance(&mut self, mut bytes: &[u8], mut each: impl FnMut(Frame), mut read: impl FnMut(&[u8])) {
         while !bytes.is_empty() {
             if self.skipped > 0 {
                 let count = self.skipped.min(bytes.len());
-                if let Some((_, kept)) = &mut self.kept {
+                if let Some(kept) = &mut self.kept {
                     kept.extend_from_slice(&bytes[..count]);
                 }
                 bytes = &bytes[count..];
@@ -167,16 +169,11 @@ impl Frames {
                 let length = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
                 each(Frame { length, kind, flags });
                 self.skipped = length;
-                let is_read = match kind {
-                    PRIORITY_UPDATE => length <= PRIORITY_BYTES,
-                    RST_STREAM => length == 4,
-                    _ => false,
-                };
-                self.kept = is_read.then(|| (kind, Vec::new()));
+                self.kept = (kind == self.reads && length <= READ_BYTES).then(Vec::new);
             }
             if self.skipped == 0 {
-                if let Some((kind, kept)) = self.kept.take() {
-                    read(kind, &kept);
+                if let Some(kept) = self.kept.take() {
+                    read(&kept);
                 }
             }
         }
@@ -212,8 +209,8 @@ impl Meter {
 
     fn new(received: usize, sent: usize, resets: Rate) -> Self {
         Self {
-            received: Frames::after(received),
-            sent: Frames::after(sent),
+            received: Frames::after(received, PRIORITY_UPDATE),
+            sent: Frames::after(sent, RST_STREAM),
             control: Bucket::new(CONTROL),
             resets: Bucket::new(resets),
             continuations: 0,
@@ -256,10 +253,7 @@ impl Meter {
                     excess.get_or_insert(why);
                 }
             },
-            |kind, payload| {
-                if kind != PRIORITY_UPDATE {
-                    return;
-                }
+            |payload| {
                 if let Some((stream, value)) = payload.split_first_chunk::<4>() {
                     if let Some(priority) = Priority::parse(value) {
                         update(u32::from_be_bytes(*stream) & (u32::MAX >> 1), priority);
@@ -287,9 +281,9 @@ impl Meter {
                     *updates = (*updates + UPDATES_EACH + length / UPDATED).min(MOST_UPDATES);
                 }
             },
-            |kind, payload| {
-                let is_offence = |code: &[u8]| !RULES_KEPT.iter().any(|kept| code == kept.to_be_bytes());
-                if kind == RST_STREAM && !resets.take_many(if is_offence(payload) { OFFENCE } else { 1 }) {
+            |code| {
+                let is_offence = !RULES_KEPT.iter().any(|kept| code == kept.to_be_bytes());
+                if !resets.take_many(if is_offence { OFFENCE } else { 1 }) {
                     excess.get_or_insert(Excess::Resets);
                 }
             },
@@ -432,7 +426,7 @@ mod tests {
             vec![0; PREFACE],
             frame(HEADERS, 0, &[7; 300]),
             frame(PRIORITY_UPDATE, 0, b"\x80\0\0\x05u=1, i"),
-            frame(PRIORITY_UPDATE, 0, &[b' '; PRIORITY_BYTES + 1]),
+            frame(PRIORITY_UPDATE, 0, &[b' '; READ_BYTES + 1]),
             frame(RST_STREAM, 0, &[0; 4]),
         ]
         .concat();

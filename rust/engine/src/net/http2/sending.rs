@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use h2::{Reason, SendStream};
 use http::HeaderMap;
@@ -12,6 +12,7 @@ use super::calls::{Calls, Side};
 use super::carrier::Carrier;
 use super::message::{Heads, Message, Step};
 use super::portion::{FRAME, Portion, Unsent};
+use super::priority::Priority;
 use super::received::broken;
 use crate::net::Lease;
 use crate::sync::lock;
@@ -26,11 +27,13 @@ const STARVED: usize = 256;
 /// What is to be sent of a message.
 #[derive(Debug)]
 pub(super) struct Sending<H> {
-    carrier: Arc<Carrier>,
-    number: u32,
+    pub(super) carrier: Arc<Carrier>,
+    pub(super) calls: Calls,
+    /// The number of the stream, by which the gate knows it; 0 before there is one.
+    pub(super) number: u32,
     message: Message<H>,
-    /// `None` before the head.
-    body: Option<SendStream<Portion>>,
+    /// What sends the body; `None` before the head.
+    pub(super) body: Option<SendStream<Portion>>,
     unsent: VecDeque<Unsent>,
     /// What follows them at the end of the body.
     trailers: Option<HeaderMap>,
@@ -41,11 +44,12 @@ pub(super) struct Sending<H> {
 }
 
 impl<H: Heads> Sending<H> {
-    /// The message of stream `number`, whose share the gate knows.
-    pub(super) fn new(carrier: &Arc<Carrier>, number: u32, message: Message<H>) -> Self {
+    /// A message of a stream that has no number yet.
+    pub(super) fn new(carrier: &Arc<Carrier>, message: Message<H>) -> Self {
         Self {
             carrier: Arc::clone(carrier),
-            number,
+            calls: Calls::new(),
+            number: 0,
             message,
             body: None,
             unsent: VecDeque::new(),
@@ -55,16 +59,16 @@ impl<H: Heads> Sending<H> {
         }
     }
 
-    /// What follows the head is sent on the stream `number`, by `body`; nothing does if the head `is_all`.
-    pub(super) fn begin(&mut self, number: u32, body: SendStream<Portion>, is_all: bool) {
+    /// It is of the stream `number`, which is asked for with `priority`.
+    pub(super) fn enter(&mut self, number: u32, priority: Option<Priority>) {
         self.number = number;
-        self.body = Some(body);
-        self.is_sent = is_all;
+        self.carrier.gate.enter(number, priority);
     }
 
-    /// What sends the body, after the head.
-    pub(super) fn body(&mut self) -> Option<&mut SendStream<Portion>> {
-        self.body.as_mut()
+    /// What follows the head is sent by `body`; nothing does if the head `is_all`.
+    pub(super) fn begin(&mut self, body: SendStream<Portion>, is_all: bool) {
+        self.body = Some(body);
+        self.is_sent = is_all;
     }
 
     /// Whether all of the message has been handed on.
@@ -112,7 +116,8 @@ impl<H: Heads> Sending<H> {
     }
 
     /// Hands on what the window and the other streams leave room for. Ready when that was all.
-    pub(super) fn poll_send(&mut self, context: &mut Context<'_>, calls: &Calls) -> Poll<io::Result<()>> {
+    pub(super) fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let calls = &self.calls;
         let Some(body) = self.body.as_mut().filter(|_| !self.is_sent) else { return Poll::Ready(Ok(())) };
         while let Some(first) = self.unsent.front_mut() {
             if body.capacity() == 0 {
@@ -159,13 +164,22 @@ impl<H: Heads> Sending<H> {
         Poll::Ready(Ok(()))
     }
 
-    /// A message that has no end of its own ends with what was sent.
-    pub(super) fn end(&mut self, context: &mut Context<'_>, calls: &Calls) {
+    /// As [`Sending::poll_send`], as far as that goes at once: where there is more to send, it waits for its turn.
+    pub(super) fn send(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        match self.poll_send(context) {
+            Poll::Ready(sent) => sent,
+            Poll::Pending => Ok(()),
+        }
+    }
+
+    /// Nothing more is taken in: a message that has no end of its own ends with what was sent. Whether it is whole.
+    pub(super) fn end(&mut self) -> bool {
         if self.message.ends_with_connection() && self.unsent.is_empty() {
             self.message.end();
             // It ends at once, with nothing to wait for.
-            let _ = self.poll_send(context, calls);
+            let _ = self.poll_send(&mut Context::from_waker(Waker::noop()));
         }
+        self.is_sent
     }
 
     /// Ends it so that what was sent cannot be taken for whole; whether a part of it was sent.
@@ -174,5 +188,11 @@ impl<H: Heads> Sending<H> {
         let Some(body) = &mut self.body else { return false };
         body.send_reset(reason);
         true
+    }
+}
+
+impl<H> Drop for Sending<H> {
+    fn drop(&mut self) {
+        self.carrier.gate.leave(self.number);
     }
 }

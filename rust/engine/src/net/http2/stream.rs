@@ -2,13 +2,13 @@
 
 use std::io;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 
 use h2::Reason;
 use h2::server::SendResponse;
 use http::{HeaderValue, request};
 
-use super::calls::{Calls, Side};
+use super::calls::Side;
 use super::carrier::Carrier;
 use super::message::{Message, Responses, Step};
 use super::portion::Portion;
@@ -20,9 +20,6 @@ use crate::net::{Channel, Lease, Socket};
 /// A stream of a connection.
 #[derive(Debug)]
 pub(super) struct Stream {
-    carrier: Arc<Carrier>,
-    number: u32,
-    calls: Calls,
     asking: Received,
     respond: SendResponse<Portion>,
     sending: Sending<Responses>,
@@ -39,23 +36,16 @@ impl Stream {
         asking: Received,
         respond: SendResponse<Portion>,
     ) -> Self {
-        let number = respond.stream_id().as_u32();
         let asked = head.headers.get("priority").and_then(|value| Priority::parse(value.as_bytes()));
-        carrier.gate.enter(number, asked);
-        Self {
-            carrier: Arc::clone(carrier),
-            number,
-            calls: Calls::new(),
-            asking,
-            respond,
-            sending: Sending::new(carrier, number, Message::response(head.method == "HEAD")),
-        }
+        let mut sending = Sending::new(carrier, Message::response(head.method == "HEAD"));
+        sending.enter(respond.stream_id().as_u32(), asked);
+        Self { asking, respond, sending }
     }
 
     /// Ready when the client, or an error, has ended the stream.
     fn poll_end(&mut self) -> Poll<io::Error> {
-        let context = &mut Context::from_waker(&self.calls.waker);
-        let reason = match self.sending.body() {
+        let context = &mut Context::from_waker(&self.sending.calls.waker);
+        let reason = match &mut self.sending.body {
             Some(body) => ready!(body.poll_reset(context)),
             None => ready!(self.respond.poll_reset(context)),
         };
@@ -64,15 +54,15 @@ impl Stream {
 
     /// Takes in what is lent; how many bytes of heads and bodies that is.
     fn take(&mut self, lease: Lease) -> io::Result<usize> {
-        let Self { carrier, number, respond, sending, .. } = self;
+        let Self { respond, sending, .. } = self;
         sending.take(lease, |sending, step| {
             match step {
                 Step::Interim(response) => respond.send_informational(response).map_err(broken)?,
                 Step::Head(response, is_all) => {
                     let kind = response.headers().get(http::header::CONTENT_TYPE);
-                    carrier.gate.respond(*number, kind.map(HeaderValue::as_bytes));
+                    sending.carrier.gate.respond(sending.number, kind.map(HeaderValue::as_bytes));
                     let body = respond.send_response(response, is_all).map_err(broken)?;
-                    sending.begin(*number, body, is_all);
+                    sending.begin(body, is_all);
                 }
                 Step::Data(_) | Step::End(_) => {}
             }
@@ -83,39 +73,35 @@ impl Stream {
 
 impl Channel for Stream {
     fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.calls.note(Side::Read, context);
+        self.sending.calls.note(Side::Read, context);
         if self.sending.is_sent() || self.asking.has_ended() {
             return self.poll_end().map(Err);
         }
-        self.asking.poll_readable(&mut Context::from_waker(&self.calls.waker))
+        self.asking.poll_readable(&mut Context::from_waker(&self.sending.calls.waker))
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>, memory: &mut [u8]) -> Poll<io::Result<usize>> {
-        self.calls.note(Side::Read, context);
+        self.sending.calls.note(Side::Read, context);
         // After the response the rest of the request is of no use: the client is told so when this is dropped (RFC 9113, section
         // 8.1).
         if self.sending.is_sent() || self.asking.has_ended() {
             return self.poll_end().map(Err);
         }
-        self.asking.poll_read(&mut Context::from_waker(&self.calls.waker), memory)
+        self.asking.poll_read(&mut Context::from_waker(&self.sending.calls.waker), memory)
     }
 
     fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.sending.poll_send(context, &self.calls)
+        self.sending.poll_send(context)
     }
 
     fn lend(&mut self, context: &mut Context<'_>, lease: Lease) -> io::Result<usize> {
         let count = self.take(lease)?;
-        // Where there is more to send, that waits for its turn.
-        if let Poll::Ready(sent) = self.sending.poll_send(context, &self.calls) {
-            sent?;
-        }
+        self.sending.send(context)?;
         Ok(count)
     }
 
     fn end_writing(&mut self) {
-        self.sending.end(&mut Context::from_waker(Waker::noop()), &self.calls);
-        if !self.sending.is_sent() {
+        if !self.sending.end() {
             self.reset();
         }
     }
@@ -135,12 +121,6 @@ impl Channel for Stream {
     }
 
     fn with_socket(&self, work: &mut dyn FnMut(&Socket)) {
-        self.carrier.connection.with_socket(work);
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        self.carrier.gate.leave(self.number);
+        self.sending.carrier.connection.with_socket(work);
     }
 }

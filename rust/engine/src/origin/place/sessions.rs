@@ -11,7 +11,7 @@ use std::task::{Poll, Waker};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Place, State, closed};
+use super::{Place, State};
 use crate::clock;
 use crate::error::{Code, Error, Result};
 use crate::net::http2::{Client, Driver, SessionLimits};
@@ -68,6 +68,7 @@ pub(in crate::origin) enum Join {
 #[derive(Debug)]
 pub(in crate::origin) struct Opening {
     place: Arc<Place>,
+    limits: SessionLimits,
     told: watch::Sender<Option<Error>>,
 }
 
@@ -170,7 +171,8 @@ impl Place {
             return Join::Alone;
         }
         let live = || sessions.list.iter().filter(|session| !session.is_retired());
-        let is_opening = sessions.opening.as_ref().is_some_and(|opening| opening.has_changed().is_ok());
+        // It is taken away when the opening is over, however that ends.
+        let is_opening = sessions.opening.is_some();
         let may_open = !is_opening && sessions.list.len() < self.limits.connections;
         let with_room = |percent| live().find(|session| session.has_room(percent));
         let found = with_room(FILLED).or_else(|| if may_open { None } else { with_room(100) });
@@ -181,12 +183,12 @@ impl Place {
             counts.reused += 1;
             return Join::Stream(session.stream());
         }
-        if let Some(opening) = sessions.opening.as_ref().filter(|_| is_opening) {
+        if let Some(opening) = &sessions.opening {
             return Join::Wait(opening.clone());
         }
         let (told, opening) = watch::channel(None);
         sessions.opening = Some(opening);
-        Join::Open(Opening { place: Arc::clone(self), told })
+        Join::Open(Opening { place: Arc::clone(self), limits: sessions.limits, told })
     }
 }
 
@@ -208,11 +210,8 @@ impl Opening {
     pub(in crate::origin) async fn share(self, connection: Connection) -> Result<Box<Connection>> {
         let place = &self.place;
         let (peer, now) = (connection.peer, clock::now());
-        let Some(limits) = lock(&place.state).sessions.as_ref().map(|sessions| sessions.limits) else {
-            return Err(closed());
-        };
         let head_bytes = u32::try_from(place.limits.head.head_bytes).unwrap_or(u32::MAX);
-        let begun = Client::begin(connection, place.endpoint.scheme().name(), limits, head_bytes).await;
+        let begun = Client::begin(connection, place.endpoint.scheme().name(), self.limits, head_bytes).await;
         let (client, driver) = match begun {
             Ok(begun) => begun,
             Err(error) => {
