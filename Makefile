@@ -78,7 +78,7 @@ test-rust-part:
 
 # The engine's tests and the parts of the Python tests run side by side, the longest first. A test waits for more than
 # half of its time, so there are two parts for each core.
-PARTS = ranges serving hub programs rest events cache commands origins edge workers fire
+PARTS = ranges serving hub browsers programs rest events cache commands origins edge workers fire
 JOBS = $(shell expr 2 '*' $$(nproc))
 side_by_side = $(MAKE) --no-print-directory --keep-going --output-sync --jobs $(JOBS) $(1)
 PART_serving = tests/workers/test_serving.py tests/workers/test_topics.py
@@ -90,10 +90,11 @@ PART_hub = tests/hub
 PART_origins = tests/gateway tests/origins
 PART_edge = tests/edge tests/grpc tests/http2 tests/overload
 PART_events = tests/events tests/media
+PART_browsers = tests/browsers
 # Half of what the files at the top take.
 PART_commands = $(wildcard tests/test_[cs]*.py)
 PART_programs = tests/demo $(filter-out $(PART_commands),$(wildcard tests/test_*.py))
-FOLDERS = tests/demo tests/workers tests/cache $(PART_hub) $(PART_origins) $(PART_edge) $(PART_events)
+FOLDERS = tests/demo tests/workers tests/cache $(PART_hub) $(PART_origins) $(PART_edge) $(PART_events) $(PART_browsers)
 PART_rest = tests --ignore-glob='tests/test_*.py' $(FOLDERS:%=--ignore=%)
 
 .PHONY: test-python $(PARTS:%=test-python-%)
@@ -116,6 +117,15 @@ $(VENV)-applications/.tools: pyproject.toml
 .PHONY: test-applications
 test-applications: build $(VENV)-applications/.tools ## Run programs that use aiohttp's extensions on a Site and on aiohttp's server
 	$(BIN)/python -m pytest -q tests/applications
+
+# Tests whose pages import them are skipped without.
+tests/browsers/node_modules: tests/browsers/package.json
+	@command -v npm >/dev/null || { echo "make: this takes npm: install it, as by 'apt-get install npm'" >&2; exit 1; }
+	npm install --prefix tests/browsers --ignore-scripts --no-audit --no-fund --no-package-lock --silent
+	touch $@
+
+.PHONY: browser-packages
+browser-packages: tests/browsers/node_modules ## Fetch the JavaScript that pages of tests/browsers import
 
 $(VENV)-tls/.tools: pyproject.toml
 	test -x $(VENV)-tls/bin/python || $(PYTHON) -m venv $(VENV)-tls

@@ -15,6 +15,8 @@ def unary(request: bytes, context: Any) -> bytes:
     if request == b"metadata":
         sent = sorted((k, v) for k, v in context.invocation_metadata() if k in {"x-a", "x-bin"})
         return repr(sent).encode()
+    if request == b"field":
+        request = next((v.encode() for k, v in context.invocation_metadata() if k == "x-a"), b"")
     if request == b"wait":
         context.add_callback(cancelled.release)
         threading.Event().wait(60)
@@ -49,6 +51,16 @@ def echo(requests: Iterable[bytes], _context: Any) -> Iterator[bytes]:
         yield request
 
 
+def unpacked(message: bytes) -> bytes:
+    """The bytes of `message Bytes { bytes data = 1; }`."""
+    return message[2:]
+
+
+def packed(data: bytes) -> bytes:
+    """Such a message, of at most 127 bytes."""
+    return b"\x0a%c%s" % (len(data), data) if data else b""
+
+
 class Handlers(grpc.GenericRpcHandler):
     def service(self, details: Any) -> Any:
         return {
@@ -56,6 +68,9 @@ class Handlers(grpc.GenericRpcHandler):
             "/test.Test/Many": grpc.unary_stream_rpc_method_handler(many),
             "/test.Test/Total": grpc.stream_unary_rpc_method_handler(total),
             "/test.Test/Echo": grpc.stream_stream_rpc_method_handler(echo),
+            # The same for clients that cannot do without a schema.
+            "/test.Short/Unary": grpc.unary_unary_rpc_method_handler(unary, unpacked, packed),
+            "/test.Short/Many": grpc.unary_stream_rpc_method_handler(many, unpacked, packed),
         }.get(details.method)
 
 

@@ -268,6 +268,19 @@ async def test_without_the_setting_it_passes_as_it_is(request: pytest.FixtureReq
         assert messages(body) == [(0, b"hello")]
 
 
+async def test_a_page_reads_the_fields_that_are_named(request: pytest.FixtureRequest) -> None:
+    async with in_front(request, web=GrpcWeb(origins=[PAGE], expose=["x-first", "X-Other"])) as front:
+        head, _ = await front.call(message(b""), f"Origin: {PAGE}")
+        exposed = "grpc-status, grpc-message, grpc-status-details-bin, x-first, X-Other"
+        assert head.one("access-control-expose-headers") == exposed
+
+
+@pytest.mark.parametrize("expose", ["x-first", [""], ["a b"], ["a\r\nb"], [1]])
+def test_what_is_no_name_of_a_field_is_refused(expose: Any) -> None:
+    with pytest.raises(penstock.ConfigurationError, match=r"GrpcWeb\.expose"):
+        GrpcWeb(expose=expose)
+
+
 @pytest.mark.parametrize("origins", ["*", ["app.example"], ["https://app.example/"], ["https://a/b"], [1]])
 def test_what_is_no_origin_of_pages_is_refused(origins: Any) -> None:
     with pytest.raises(penstock.ConfigurationError, match=r"GrpcWeb\.origins"):

@@ -9,10 +9,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from support.packaging import CONTAINERS, PICTURES_PER_SECOND, counting, live, on_demand, playing
 from support.programs import output_of, require
 from support.servers import running_gateway, running_nginx
-
-from .packaging import CONTAINERS, PICTURES_PER_SECOND, counting, live, on_demand, playing
 
 _SECONDS = 60
 _LIVE_SECONDS = 10

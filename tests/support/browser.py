@@ -99,8 +99,18 @@ class Page:
         answer = await self.command("Page.captureScreenshot", format="png")
         _write(target, base64.b64decode(answer["data"]))
 
-    async def listen(self) -> None:
-        """Take in answers and events until the browser is gone."""
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        """Take in answers and events until the block ends."""
+        listening = asyncio.create_task(self._listen())
+        try:
+            yield
+        finally:
+            listening.cancel()
+            with suppress(asyncio.CancelledError):
+                await listening
+
+    async def _listen(self) -> None:
         async for message in self._socket:
             content = message.json()
             if "id" in content:
@@ -130,30 +140,33 @@ def _write(target: Path, content: bytes) -> None:
 @asynccontextmanager
 async def open_browser(program: str, profile: Path, *flags: str) -> AsyncIterator[Page]:
     """Start `program` on the empty directory `profile`, with more `flags`, yield its tab, and end it."""
-    process = await asyncio.create_subprocess_exec(
-        program, *_FLAGS, *flags, f"--user-data-dir={profile}", "about:blank", stderr=asyncio.subprocess.PIPE
-    )
+    command = (program, *_FLAGS, *flags, f"--user-data-dir={profile}", "about:blank")
+    async with running_browser(*command, said=_LISTENING) as (address, session):
+        async with session.get(f"http://{address}/json/list") as response:
+            tabs = await response.json()
+        tab = next(each for each in tabs if each["type"] == "page")
+        # A screenshot is one message, and longer than the limit of 4 MiB on what a server may send.
+        async with session.ws_connect(tab["webSocketDebuggerUrl"], max_msg_size=0) as socket:
+            page = Page(socket)
+            async with page.listening():
+                yield page
+
+
+@asynccontextmanager
+async def running_browser(
+    *command: str, said: re.Pattern[bytes]
+) -> AsyncIterator[tuple[str, aiohttp.ClientSession]]:
+    """Start a browser, yield the address that the line `said` has and a session to reach it by, and end it."""
+    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
     assert process.stderr is not None
     drain: asyncio.Task[bytes] | None = None
     try:
         async with asyncio.timeout(60):
-            address = await _address(process.stderr)
+            address = await _address(process.stderr, said)
         # From here on only so that the browser never waits for a full pipe.
         drain = asyncio.create_task(process.stderr.read())
         async with aiohttp.ClientSession() as session:
-            async with session.get(f"http://{address}/json/list") as response:
-                tabs = await response.json()
-            tab = next(each for each in tabs if each["type"] == "page")
-            # A screenshot is one message, and longer than the limit of 4 MiB on what a server may send.
-            async with session.ws_connect(tab["webSocketDebuggerUrl"], max_msg_size=0) as socket:
-                page = Page(socket)
-                listening = asyncio.create_task(page.listen())
-                try:
-                    yield page
-                finally:
-                    listening.cancel()
-                    with suppress(asyncio.CancelledError):
-                        await listening
+            yield address, session
     finally:
         if process.returncode is None:
             process.terminate()
@@ -162,10 +175,10 @@ async def open_browser(program: str, profile: Path, *flags: str) -> AsyncIterato
             await drain
 
 
-async def _address(stderr: asyncio.StreamReader) -> str:
-    said = []
+async def _address(stderr: asyncio.StreamReader, said: re.Pattern[bytes]) -> str:
+    lines = []
     async for line in stderr:
-        said.append(line)
-        if found := _LISTENING.match(line):
+        lines.append(line)
+        if found := said.match(line):
             return found[1].decode()
-    raise AssertionError(f"the browser ended before it listened: {b''.join(said).decode(errors='replace')}")
+    raise AssertionError(f"the browser ended before it listened: {b''.join(lines).decode(errors='replace')}")

@@ -20,18 +20,19 @@ def require(program: str, *, package: str) -> str:
     # Debian keeps daemons where only root looks for them.
     path = shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"]))
     if path is None:
-        _miss(f"{program} not found: install the package '{package}'")
+        missing(f"{program} not found: install the package '{package}'")
     return path
 
 
 def require_package(name: str) -> ModuleType:
     """A package of PyPI's, imported; fails under CI=true and skips elsewhere if it is not installed."""
     if importlib.util.find_spec(name) is None:
-        _miss(f"{name} not found: pip install {name}")
+        missing(f"{name} not found: pip install {name}")
     return importlib.import_module(name)
 
 
-def _miss(reason: str) -> NoReturn:
+def missing(reason: str) -> NoReturn:
+    """Fail under CI=true and skip elsewhere, as `reason` says."""
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)

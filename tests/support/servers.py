@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-_LISTENING = re.compile(rb"listening on (http://\S+?:\d+)")
+_LISTENING = re.compile(rb"listening on (https?://\S+?:\d+)")
 
 _NGINX = """\
 daemon off;

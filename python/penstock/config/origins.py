@@ -186,6 +186,9 @@ class GrpcWeb:
     origins: Collection[str] = ()
     """The origins of pages that may make calls, as browsers name them, such as `"https://app.example"`; `"*"` for all.
     Pages of the gateway's own origin need none."""
+    expose: Collection[str] = ()
+    """Names of fields of responses that pages of other origins may read as well, such as `"x-request-id"`
+    (Access-Control-Expose-Headers): what a call ends with they may read in any case, and metadata after its messages."""
     max_age: float = 7200.0
     """Seconds for which a browser remembers that a page may call (Access-Control-Max-Age). Chromium's longest."""
 
@@ -198,6 +201,11 @@ class GrpcWeb:
             if origin.endswith("/"):
                 raise checks.bad(self, "origins", f"{origin!r} must be without a slash at its end")
         checks.put(self, "origins", tuple(self.origins))
+        checks.collection(self, "expose", "names of fields")
+        for name in self.expose:
+            if not (isinstance(name, str) and _TOKEN.fullmatch(name)):
+                raise checks.bad(self, "expose", f"{name!r} is not the name of a field")
+        checks.put(self, "expose", tuple(self.expose))
         checks.seconds(self, "max_age", zero=True)
 
 

@@ -57,6 +57,7 @@ pub(crate) struct Policy {
 #[derive(FromPyObject)]
 struct WebPolicy {
     origins: Vec<String>,
+    expose: Vec<String>,
     max_age: f64,
 }
 
@@ -65,8 +66,9 @@ impl From<Policy> for relay::Forwarding {
         let Policy { x_forwarded, forwarded, trust_incoming, preserve_host, map_location, trailers, .. } =
             policy;
         let via = policy.via.map(Into::into);
-        let grpc_web = policy.grpc_web.map(|WebPolicy { origins, max_age }| relay::GrpcWeb {
+        let grpc_web = policy.grpc_web.map(|WebPolicy { origins, expose, max_age }| relay::GrpcWeb {
             origins,
+            expose,
             max_age: Duration::try_from_secs_f64(max_age).unwrap_or_default().as_secs(),
         });
         Self { x_forwarded, forwarded, via, trust_incoming, preserve_host, map_location, trailers, grpc_web }

@@ -21,7 +21,7 @@ const TEXT: &[u8] = b"-text";
 const MOST_TEXT: usize = (4 << 20) + 5;
 
 /// What a page may read of a response besides its body: what an error of gRPC consists of.
-const EXPOSED: &[u8] = b"grpc-status, grpc-message, grpc-status-details-bin";
+const EXPOSED: [&str; 3] = ["grpc-status", "grpc-message", "grpc-status-details-bin"];
 
 /// How a client of gRPC-Web sends and reads messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,9 +153,10 @@ pub(super) fn cors(web: &GrpcWeb, incoming: &Incoming) -> Vec<(&'static [u8], Ve
     let Some(origin) = incoming.get_all("origin").next().filter(|origin| web.lets_in(origin)) else {
         return Vec::new();
     };
+    let exposed: Vec<&str> = EXPOSED.into_iter().chain(web.expose.iter().map(String::as_str)).collect();
     vec![
         (b"Access-Control-Allow-Origin", origin.to_vec()),
-        (b"Access-Control-Expose-Headers", EXPOSED.to_vec()),
+        (b"Access-Control-Expose-Headers", exposed.join(", ").into_bytes()),
         (b"Vary", b"Origin".to_vec()),
     ]
 }

@@ -48,6 +48,8 @@ pub struct Forwarding {
 pub struct GrpcWeb {
     /// Their origins, as in the field `Origin` (RFC 6454, section 6.1); `*` for all.
     pub origins: Vec<String>,
+    /// Names of fields of responses that they may read, besides the error.
+    pub expose: Vec<String>,
     /// Seconds for which a browser remembers that it may call.
     pub max_age: u64,
 }
