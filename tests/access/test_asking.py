@@ -39,6 +39,19 @@ async def test_a_hook_decides_and_is_asked_no_more(anywhere: Edges) -> None:
         assert (stats.hits, stats.denied_hits) == (4, 2)
 
 
+@pytest.mark.parametrize("path", ["//admin/x", "/a//x", "///admin/x", "//admin@host:1/x", "//"])
+async def test_a_hook_sees_the_path_that_the_origin_is_asked_for(anywhere: Edges, path: str) -> None:
+    origin, hook = Recorder(), Hook()
+    async with ScriptedOrigin(origin) as upstream:
+        route = anywhere.gateway(upstream.url).native("/", authorise=hook, decision_key=TOKEN)
+        client = await anywhere.connect(await anywhere.serve([route]))
+        assert (await client.ask(f"{path}?a=%41", "Token: good-a")).body == b"ok"
+        (arrival,), (request,) = origin.arrivals, hook.asked
+        assert arrival.head.target == f"{path}?a=%41"
+        assert (request.path, request.url.path, request.url.host) == (path, path, None)
+        assert request.url.query_string == "a=A"
+
+
 async def test_a_thousand_who_come_at_once_ask_once(edge: Edges) -> None:
     hook = Hook(gate=asyncio.Event())
     async with ScriptedOrigin(Recorder()) as upstream:

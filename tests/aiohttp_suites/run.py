@@ -2,17 +2,20 @@
 
 Fetches the source of the installed version of aiohttp into a temporary directory, has its test server listen through
 a Site, and compares what does not pass with EXPECTED, which must say exactly that. Then once more over TLS, where what
-does not pass besides must be OVER_TLS, or by chance BY_CHANCE_OVER_TLS.
+does not pass besides must be OVER_TLS, or by chance BY_CHANCE_OVER_TLS; and the suites BY_HTTP2 through nghttpx, a
+client of HTTP/2 (`apt-get install nghttp2-proxy`), where it must be OVER_HTTP2.
 """
 
 import importlib.metadata
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -86,6 +89,37 @@ BY_CHANCE_OVER_TLS: Final = {
     "test_abnormal_closure_when_server_does_not_receive": "sends while the server closes the connection",
 }
 
+# Those of them that ask a server which listens. WebSocket has no part in HTTP/2 here.
+BY_HTTP2: Final = (
+    "web_functional",
+    "web_middleware",
+    "web_sendfile_functional",
+    "web_server",
+    "web_urldispatcher",
+)
+
+_FIELD: Final = "asks by HTTP/1.0 and reads the field Connection, which is nghttpx's own"
+_UPGRADE: Final = "asks for another protocol, which HTTP/2 has not; nghttpx waits for it to begin"
+_OTHER_END: Final = (
+    "waits for the server to close the connection of the client, which is nghttpx's; another test has it"
+)
+
+OVER_HTTP2: Final = {
+    "test_http10_keep_alive_default": _FIELD,
+    "test_http10_keep_alive_with_headers": _FIELD,
+    "test_http10_keep_alive_with_headers_close": _FIELD,
+    "test_http1_pipelined_behind_declined_upgrade_served_once": _UPGRADE,
+    "test_bad_pipelined_data_behind_declined_upgrade_answers_400": _UPGRADE,
+    "test_declined_websocket_upgrade_reads_body": _UPGRADE,
+    "test_bad_method_for_c_http_parser_not_hangs": "sends what nghttpx refuses by itself",
+    "test_idle_connection_closed_before_first_request": _OTHER_END,
+    "test_keepalive_timeout_zero_no_first_request_deadline": _OTHER_END,
+    **{
+        f"test_open_redirects[{options}]": "asks for //google.com, which nghttpx asks the server for as /"
+        for options in ("True-False", "False-True", "False-False")
+    },
+}
+
 # The hosts that the tests ask for: with any other the certificate does not cover it, and that is 421.
 _HOSTS: Final = ("localhost", "127.0.0.1", "a", "example.com", "different.example.com", "trusted.example")
 
@@ -133,20 +167,27 @@ def fetch(target: Path) -> None:
     (target / "pytest.ini").write_text(_INI)
 
 
-def run(target: Path, pair: Path | None = None) -> tuple[set[str], str]:
-    """Run the suites on both loops; the names of the tests that did not pass, and pytest's last line.
+@dataclass(frozen=True)
+class Way:
+    """How the suites reach the servers, and what does not pass then."""
 
-    With `pair`, a certificate and its key, over TLS.
-    """
+    name: str
+    environment: dict[str, str]
+    suites: Iterable[str]
+    loops: str
+    may_fail: Iterable[str]
+    fail: Iterable[str]
+
+
+def run(target: Path, way: Way) -> tuple[set[str], str]:
+    """Run the suites; the names of the tests that did not pass, and pytest's last line."""
     here = Path(__file__).parent
     command = (
         *(sys.executable, "-m", "pytest", "-q", "-p", "no:asyncio", "-p", "no:cacheprovider"),
-        *("-p", "penstock_server", "--aiohttp-loop=all", "--tb=short"),
-        *(f"tests/test_{suite}.py" for suite in SUITES),
+        *("-p", "penstock_server", f"--aiohttp-loop={way.loops}", "--tb=short"),
+        *(f"tests/test_{suite}.py" for suite in way.suites),
     )
-    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{target / 'packages'}:{here}"}
-    if pair is not None:
-        environment["PENSTOCK_TLS"] = str(pair)
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{target / 'packages'}:{here}", **way.environment}
     result = subprocess.run(
         command,
         cwd=target,
@@ -180,8 +221,22 @@ def compare(failed: set[str], names: Iterable[str], needed: Iterable[str]) -> li
     return wrong + [f"passes now, take it out: {name}" for name in stale]
 
 
+def ways(pair: Path, nghttpx: str) -> list[Way]:
+    """Those that are run; `pair` is a certificate and its key."""
+    tls, over_tls = {"PENSTOCK_TLS": str(pair)}, {**EXPECTED, **OVER_TLS}
+    http2 = {**tls, "PENSTOCK_NGHTTPX": nghttpx}
+    return [
+        Way("plain HTTP", {}, SUITES, "all", EXPECTED, EXPECTED),
+        Way("TLS", tls, SUITES, "all", {**over_tls, **BY_CHANCE_OVER_TLS}, OVER_TLS),
+        Way("HTTP/2", http2, BY_HTTP2, "pyloop", {**over_tls, **OVER_HTTP2}, OVER_HTTP2),
+    ]
+
+
 def main() -> None:
     """Fetch, run, compare."""
+    nghttpx = shutil.which("nghttpx", path=f"{os.environ['PATH']}:/usr/sbin")
+    if nghttpx is None:
+        sys.exit("this takes nghttpx: install it, as by 'apt-get install nghttp2-proxy'")
     with tempfile.TemporaryDirectory() as directory:
         target, pair = Path(directory) / "aiohttp", Path(directory) / "pair.pem"
         target.mkdir()
@@ -189,14 +244,11 @@ def main() -> None:
         leaf = trustme.CA().issue_cert(*_HOSTS)
         leaf.private_key_and_cert_chain_pem.write_to_path(str(pair))
         wrong = []
-        for way, file, names, needed in (
-            ("plain HTTP", None, EXPECTED, EXPECTED),
-            ("TLS", pair, {**EXPECTED, **OVER_TLS, **BY_CHANCE_OVER_TLS}, OVER_TLS),
-        ):
-            failed, summary = run(target, file)
-            print(f"{way}: {summary}", flush=True)
-            surprises = compare(failed, names, needed)
-            wrong += [f"{way}: {surprise}" for surprise in surprises]
+        for way in ways(pair, nghttpx):
+            failed, summary = run(target, way)
+            print(f"{way.name}: {summary}", flush=True)
+            surprises = compare(failed, way.may_fail, way.fail)
+            wrong += [f"{way.name}: {surprise}" for surprise in surprises]
             if surprises:
                 log = Path(tempfile.gettempdir()) / "penstock_aiohttp_suites.log"
                 log.write_text((Path(directory) / "aiohttp_suites.log").read_text())
@@ -206,9 +258,10 @@ def main() -> None:
     if wrong:
         sys.exit(1)
     print(
-        f"all but {len(EXPECTED)} tests pass, over TLS all but {len(OVER_TLS)} more, and they are expected to fail:"
+        f"all but {len(EXPECTED)} tests pass, over TLS all but {len(OVER_TLS)} more, by HTTP/2 all but "
+        f"{len(OVER_HTTP2)} more, and they are expected to fail:"
     )
-    for name, reason in (*EXPECTED.items(), *OVER_TLS.items()):
+    for name, reason in (*EXPECTED.items(), *OVER_TLS.items(), *OVER_HTTP2.items()):
         print(f"  {name}: {reason}")
 
 

@@ -415,7 +415,7 @@ def _request(asked: _native.AskedRequest) -> NativeRequest:
     headers = CIMultiDict((_text(name), _text(value)) for name, value in asked.headers)
     return NativeRequest(
         method=asked.method,
-        url=URL(asked.target, encoded=True),
+        url=_url(asked.target),
         headers=CIMultiDictProxy(headers),
         remote=asked.remote,
         host=asked.authority,
@@ -433,7 +433,7 @@ def row_of(request: NativeRequest) -> Row:
     return (
         request.route,
         request.method,
-        str(request.url),
+        request.url.raw_path_qs,
         request.host,
         request.remote,
         tuple((str(name), value) for name, value in request.headers.items()),
@@ -444,7 +444,13 @@ def row_of(request: NativeRequest) -> Row:
 def _request_of(row: Row) -> NativeRequest:
     route, method, target, host, remote, fields, key = row
     headers = CIMultiDictProxy(CIMultiDict(fields))
-    return NativeRequest(method, URL(target, encoded=True), headers, remote, host, route, key)
+    return NativeRequest(method, _url(target), headers, remote, host, route, key)
+
+
+def _url(target: str) -> URL:
+    """A target in origin-form. Of `//admin/x` yarl alone would read a host and the path `/x`, which no origin is asked for."""
+    path, _, query = target.partition("?")
+    return URL.build(path=path, query_string=query, encoded=True)
 
 
 def _text(value: bytes) -> str:
