@@ -222,7 +222,7 @@ def compare(failed: set[str], names: Iterable[str], needed: Iterable[str]) -> li
 
 
 def ways(pair: Path, nghttpx: str) -> list[Way]:
-    """Those that are run; `pair` is a certificate and its key."""
+    """The ways that are run; `pair` is a certificate and its key."""
     tls, over_tls = {"PENSTOCK_TLS": str(pair)}, {**EXPECTED, **OVER_TLS}
     http2 = {**tls, "PENSTOCK_NGHTTPX": nghttpx}
     return [

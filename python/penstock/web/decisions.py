@@ -448,7 +448,7 @@ def _request_of(row: Row) -> NativeRequest:
 
 
 def _url(target: str) -> URL:
-    """A target in origin-form. Of `//admin/x` yarl alone would read a host and the path `/x`, which no origin is asked for."""
+    """A target in origin-form. Of `//admin/x` yarl alone would read a host and the path `/x`, which is not asked for."""
     path, _, query = target.partition("?")
     return URL.build(path=path, query_string=query, encoded=True)
 
