@@ -29,17 +29,25 @@ class EventLoad:
         self._runtime = runtime
         self._client = go("load/sse", "./client")
 
+    _scheme, _host = "http", HOST
+
     @property
     def origin(self) -> str:
         return f"{HOST}:{self._port}"
+
+    def _options(self, _workload: Workload) -> list[str]:
+        """More options of the client."""
+        return []
 
     def verify(self, target: Target) -> None:
         verify_digest(target, self._port, f"/fixed?events={VERIFIED_EVENTS}")
 
     def measure(self, target: Target, workload: Workload) -> Round:
         settings = self._settings
-        url = f"http://{HOST}:{target.port}/events"
-        command = [self._client, "-url", url, "-streams", str(settings.streams)]
+        command = [
+            *(self._client, "-url", f"{self._scheme}://{self._host}:{target.port}/events"),
+            *("-streams", str(settings.streams), *self._options(workload)),
+        ]
         with Process(command, core=settings.load_core, runtime=self._runtime, interactive=True) as client:
             message(client)  # every stream has had its first event
             time.sleep(settings.warm_up)
@@ -69,10 +77,10 @@ class EventLoad:
 
 
 @contextmanager
-def event_load(settings: Settings, runtime: Path) -> Iterator[EventLoad]:
+def event_load(settings: Settings, runtime: Path, make: type[EventLoad] = EventLoad) -> Iterator[EventLoad]:
     """Start the origin. Raises AbsentError if Go is missing."""
     port = free_port()
-    load = EventLoad(settings, port, runtime)
+    load = make(settings, port, runtime)
     origin_command = [go("load/sse", "./origin"), "-listen", f"{HOST}:{port}"]
     origin_command += ["-rate", str(settings.events_per_second)]
     with Process(origin_command, core=settings.load_core, runtime=runtime) as origin:

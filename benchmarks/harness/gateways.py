@@ -20,7 +20,15 @@ from typing import Literal
 from harness.builds import BENCHMARKS, AbsentError, go, require, rust
 
 Kind = Literal[
-    "segments", "events", "handlers", "hits", "fan-out", "secured", "secured-hits", "secured-handlers"
+    "segments",
+    "events",
+    "handlers",
+    "hits",
+    "fan-out",
+    "secured",
+    "secured-hits",
+    "secured-handlers",
+    "secured-events",
 ]
 PEERS = BENCHMARKS / "peers"
 

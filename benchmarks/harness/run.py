@@ -16,7 +16,7 @@ from harness.hits import hit_load
 from harness.load import Load, LoadError, Target
 from harness.measurement import Cell, Workload
 from harness.processes import HOST, Process, StartError, free_port
-from harness.secured import secured_load
+from harness.secured import secured_event_load, secured_load
 from harness.segments import handler_load, segment_load
 from harness.settings import Settings
 
@@ -31,6 +31,7 @@ LOADS: dict[Kind, Callable[[Settings, Path], AbstractContextManager[Load]]] = {
     "secured": secured_load,
     "secured-hits": secured_load,
     "secured-handlers": secured_load,
+    "secured-events": secured_event_load,
 }
 Say = Callable[[str], None]
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import socket
 import ssl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,15 +18,21 @@ from statistics import median, quantiles
 import trustme
 
 from harness.builds import require
+from harness.events import VERIFIED_EVENTS, EventLoad, event_load
 from harness.gateways import Kind
 from harness.load import FETCH_SECONDS, LoadError, Target, Window, digest
-from harness.measurement import SEGMENTS, Round, Workload
+from harness.measurement import EVENTS, SEGMENTS, Round, Workload
 from harness.processes import HOST, Process, free_port
 from harness.secured_gateways import CERT, KEY, PAIR
 from harness.segments import origin_command
 from harness.settings import Settings
 
 NAME = "localhost"
+HANDSHAKES = {"handshake-full": "handshake, full", "handshake-resumed": "handshake, resumed"}
+# What is asked for on each connection, so that the client gets its tickets.
+SMALL = "/small"
+# What h2load says of each gateway.
+TLS = ("TLS Protocol: TLSv1.3", "Cipher: TLS_AES_128_GCM_SHA256")
 DONE = re.compile(r"finished in ([\d.]+)(s|ms)")
 REQUESTS = re.compile(r"requests: .* (\d+) succeeded, (\d+) failed, (\d+) errored, (\d+) timeout")
 
@@ -54,10 +62,22 @@ def _workloads() -> Iterator[Secured]:
             yield Secured(
                 f"{name}-{short}", title, kind, size, "request", protocol, connections, streams, path
             )
+    for name, title in HANDSHAKES.items():
+        yield Secured(name, title, "secured", 0, "handshake", "http/1.1", 1, 1, SMALL)
+    for protocol in ("http/1.1", "h2"):
+        title = f"events, {protocol}"
+        name = f"events-{protocol.replace('http/1.1', 'h1')}-1000x1"
+        yield Secured(name, title, "secured-events", EVENTS.size, "event", protocol, 0, 0, "/events")
 
 
 WORKLOADS = tuple(_workloads())
 BY_NAME = {workload.name: workload for workload in WORKLOADS}
+
+
+def by_http_1(name: str) -> str:
+    """The workload that is the same as the one called `name` on connections of one stream, by HTTP/1.1."""
+    body = name.partition("-h")[0]
+    return next((known for known in BY_NAME if known.startswith(f"{body}-h1-")), name)
 
 
 def _digest(port: int, path: str) -> str:
@@ -102,6 +122,8 @@ class SecuredLoad:
 
     def measure(self, target: Target, workload: Workload) -> Round:
         assert isinstance(workload, Secured)
+        if workload.name in HANDSHAKES:
+            return self._shake_hands(target, resumes=workload.name == "handshake-resumed")
         self._run(target, workload, self._settings.warm_up)
         window = Window(target, self._settings)
         window.open()
@@ -126,6 +148,34 @@ class SecuredLoad:
             errors=tuple(f"{count} {name}" for count, name in zip(wrong, names, strict=True) if count),
         )
 
+    def _shake_hands(self, target: Target, *, resumes: bool) -> Round:
+        """Connect, ask for a small response and close, one connection at a time."""
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        session = _connection(context, target.port, None)[1]
+        window = Window(target, self._settings)
+        window.open()
+        began, times, wrong = time.monotonic(), [], 0
+        while time.monotonic() - began < self._settings.seconds:
+            start = time.monotonic()
+            reused, newer = _connection(context, target.port, session if resumes else None)
+            session = newer or session
+            times.append((time.monotonic() - start) * 1e6)
+            wrong += reused is not resumes
+        seconds = time.monotonic() - began
+        window.close()
+        return Round(
+            units=len(times),
+            bytes=0,
+            seconds=seconds,
+            cpu_seconds=window.cpu_seconds,
+            p50_us=median(times),
+            p99_us=quantiles(times, n=100)[98],
+            other_cpu=window.other_cpu,
+            errors=(f"{wrong} of {len(times)} were of the other kind",) if wrong else (),
+        )
+
     def _run(self, target: Target, workload: Secured, seconds: float) -> tuple[str, Path]:
         log = self._runtime / "requests"
         log.unlink(missing_ok=True)
@@ -146,9 +196,51 @@ class SecuredLoad:
             load.child.wait()
             if load.child.returncode or not log.exists():
                 raise LoadError(f"h2load: {output.strip()} {load.diagnosis()}")
-        if f"Application protocol: {workload.protocol}" not in output:
-            raise LoadError(f"{workload.protocol} was not settled on")
+        for line in (f"Application protocol: {workload.protocol}", *TLS):
+            if line not in output:
+                raise LoadError(f"h2load does not say {line!r}")
         return output, log
+
+
+def _connection(
+    context: ssl.SSLContext, port: int, session: ssl.SSLSession | None
+) -> tuple[bool, ssl.SSLSession | None]:
+    """Whether a new connection resumed `session`, and what resumes it, once a small response has come."""
+    with (
+        socket.create_connection((HOST, port), timeout=FETCH_SECONDS) as plain,
+        context.wrap_socket(plain, server_hostname=NAME, session=session) as connection,
+    ):
+        connection.sendall(f"GET {SMALL} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n".encode())
+        answer = b""
+        while piece := connection.recv(4096):
+            answer += piece
+        if not answer.startswith(b"HTTP/1.1 200"):
+            raise LoadError(f"{SMALL}: {answer[:100]!r}")
+        return bool(connection.session_reused), connection.session
+
+
+class SecuredEventLoad(EventLoad):
+    """The event streams of `harness.events` over TLS: by HTTP/1.1 on a connection each, or by HTTP/2."""
+
+    _scheme, _host = "https", NAME
+
+    def _options(self, workload: Workload) -> list[str]:
+        assert isinstance(workload, Secured)
+        return ["-http2"] if workload.protocol == "h2" else []
+
+    def verify(self, target: Target) -> None:
+        path = f"/fixed?events={VERIFIED_EVENTS}"
+        expected, delivered = digest(self._port, path), _digest(target.port, path)
+        if expected != delivered:
+            raise LoadError(f"{path}: the origin's SHA-256 is {expected}, the delivered {delivered}")
+
+
+@contextmanager
+def secured_event_load(settings: Settings, runtime: Path) -> Iterator[EventLoad]:
+    """As `event_load`, with a certificate for the gateways."""
+    write_certificate(runtime)
+    with event_load(settings, runtime, SecuredEventLoad) as load:
+        yield load
 
 
 def write_certificate(directory: Path) -> None:
@@ -169,6 +261,7 @@ def secured_load(settings: Settings, runtime: Path) -> Iterator[SecuredLoad]:
     root.mkdir()
     for segment in SEGMENTS:
         (root / f"{segment.name}.m4s").write_bytes(os.urandom(segment.size))
+    (root / SMALL.removeprefix("/")).write_bytes(b"ok")
     port = free_port()
     load = SecuredLoad(settings, port, runtime)
     command = origin_command(runtime, port, root, expires="1h")

@@ -40,6 +40,7 @@ def _nginx(cache: str) -> Callable[[Launch], list[str]]:
     def command(launch: Launch) -> list[str]:
         where = certificates(launch)
         values = {"CERT": str(where / CERT), "KEY": str(where / KEY), "CACHE": cache}
+        values["BUFFERING"] = "off" if launch.kind == "secured-events" else "on"
         template = PEERS / "nginx_secured.conf"
         return nginx_command(template, launch.runtime, LISTEN=launch.listen, ORIGIN=launch.origin, **values)
 
@@ -83,7 +84,7 @@ def _granian(launch: Launch) -> list[str]:
 
 
 _OWN = package_versions("penstock", "aiohttp", "uvloop")
-_RELAYS = frozenset({"secured"})
+_RELAYS = frozenset({"secured", "secured-events"})
 _HITS = frozenset({"secured-hits"})
 _HANDLERS = frozenset({"secured-handlers"})
 

@@ -34,6 +34,8 @@ def _site(
     runner: web.BaseRunner, sock: socket.socket, *, ssl_context: ssl.SSLContext | None = None
 ) -> web.BaseSite:
     if ssl_context is not None:
+        # An earlier server may have had its port.
+        _ports.discard(sock.getsockname()[1])
         return web.SockSite(runner, sock, ssl_context=ssl_context)
     _ports.add(sock.getsockname()[1])
     engine = _engines[runner] = penstock.Engine(memory="16MiB")

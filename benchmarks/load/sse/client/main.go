@@ -10,6 +10,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +44,7 @@ type report struct {
 type client struct {
 	http     http.Client
 	url      string
+	major    int
 	started  atomic.Int64
 	counting atomic.Bool
 	failures atomic.Int64
@@ -79,6 +82,9 @@ func (c *client) follow(ctx context.Context, stream int, connecting chan struct{
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("status %d", response.StatusCode)
+	}
+	if c.major > 0 && response.ProtoMajor != c.major {
+		return fmt.Errorf("HTTP/%d where HTTP/%d was asked for", response.ProtoMajor, c.major)
 	}
 	var buffer [event.Size]byte
 	for expected := int64(0); ; expected++ {
@@ -201,11 +207,19 @@ func main() {
 	journal := flag.String("journal", "", "a file for the time and the latency of each counted event")
 	segment := flag.String("segment", "", "the URL of a segment to ask for meanwhile")
 	rate := flag.Int("segment-rate", 100, "how often a second")
+	http2 := flag.Bool("http2", false, "by HTTP/2, if the URL is https: on as many connections as the server's limit asks for")
 	flag.Parse()
 
 	c := &client{url: *url, http: http.Client{Transport: &http.Transport{
 		DisableCompression: true, MaxIdleConnsPerHost: 1024,
+		ForceAttemptHTTP2: *http2, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}}
+	if strings.HasPrefix(*url, "https:") {
+		c.major = 1
+		if *http2 {
+			c.major = 2
+		}
+	}
 	c.latencies = make([]int64, 0, 1<<20)
 	c.last = make([]int64, *streams)
 	ctx, cancel := context.WithCancel(context.Background())
