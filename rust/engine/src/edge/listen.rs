@@ -257,10 +257,15 @@ fn hand_out(site: &Arc<Site>, threads: &Arc<Threads>, socket: Socket, addresses:
         let (site, threads) = (Arc::clone(site), Arc::clone(threads));
         handshakes.begin(socket, move |arrival| {
             let load = site.admit();
-            threads.spawn(load.thread, move || async move {
+            threads.spawn(load.thread, move || {
                 let session = Plain::clone(&arrival.session);
-                if let Ok(transport) = arrival.transport().await {
-                    run(load, transport, Some(session)).await;
+                // On the heap until it is one: the task of an idle connection has 3.6 KB less.
+                let transport = Box::pin(arrival.transport());
+                async move {
+                    let transport = transport.await;
+                    if let Ok(transport) = transport {
+                        run(load, transport, Some(session)).await;
+                    }
                 }
             });
         });
