@@ -40,6 +40,11 @@ pub use penstock_auth::access;
 pub use penstock_auth::tokens;
 pub use penstock_error as error;
 pub use penstock_error::{Code, Error, Result};
+/// What is fuzzed of HTTP/2.
+#[cfg(not(loom))]
+pub mod http2 {
+    pub use crate::net::http2::{Excess, excess_of, request_text};
+}
 pub use penstock_http::{framing, json, relay, wire};
 use penstock_memory::sync;
 #[cfg(not(loom))]

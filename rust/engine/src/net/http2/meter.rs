@@ -291,6 +291,14 @@ impl Meter {
     }
 }
 
+/// What a client did too often whose bytes come in these pieces, and the bytes of the answers to them go in `sent`.
+pub fn excess_of<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, sent: &[u8]) -> Option<Excess> {
+    let mut meter = Meter::of_server();
+    meter.send(sent);
+    pieces.into_iter().for_each(|piece| meter.receive(piece, |_, _| {}));
+    meter.excess()
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;

@@ -22,6 +22,7 @@ mod stream;
 
 pub use client::SessionLimits;
 pub(crate) use client::{Client, Driver};
-pub use meter::Excess;
+pub use meter::{Excess, excess_of};
+pub use request::text as request_text;
 pub use server::Http2Limits;
 pub(crate) use server::{Event, Server};

@@ -20,7 +20,10 @@ pub(super) fn received(head: &request::Parts, body: RecvStream) -> io::Result<Re
 }
 
 /// The head as that of HTTP/1.1 (RFC 9113, section 8.2).
-fn text(head: &request::Parts, is_chunked: bool) -> io::Result<Vec<u8>> {
+///
+/// # Errors
+/// As of [`received`].
+pub fn text(head: &request::Parts, is_chunked: bool) -> io::Result<Vec<u8>> {
     let authority = head.uri.authority().map(|authority| authority.as_str().as_bytes());
     let mut hosts = head.headers.get_all(HOST).iter();
     let host = hosts.next().map(HeaderValue::as_bytes);
