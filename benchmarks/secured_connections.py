@@ -2,7 +2,7 @@
 
 Each case is a fresh gateway: connections without TLS, over TLS by HTTP/1.1 and by HTTP/2, each of which has had one
 answer and is kept; and quiet event streams, 50 of them on each connection of HTTP/2. Reported are resident bytes of the
-gateway's processes for each connection or stream, over those that it had when it had answered ten. Results are in
+gateway's processes for each connection or stream, over what it had when it had answered ten. Results are in
 results/secured_connections.json.
 """
 

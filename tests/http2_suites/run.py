@@ -36,32 +36,7 @@ _SUMMARY: Final = re.compile(r"(\d+) tests, (\d+) passed, (\d+) skipped, (\d+) f
 # Less than a window: httpwg waits for ends of responses, and opens none.
 BODY: Final = bytes(4096)
 
-_CODE: Final = (
-    "the h2 crate ends it with PROTOCOL_ERROR, and not with the code that RFC 9113 has for the case"
-)
-EXCEPTIONS: Final = {
-    **dict.fromkeys(
-        (
-            "invalid header block fragment",
-            "closed sends headers frame",
-            "closed sends headers frame after rst stream",
-            "half closed remote sends data frame",
-            "half closed remote sends headers frame",
-            "sends data frame on invalid stream state",
-            "sends ping frame with invalid length",
-            "sends priority frame with invalid length",
-            "sends rst stream frame with invalid length",
-            "sends settings frame with ack and payload",
-            "sends settings frame with invalid length",
-            "sends settings initial window size with exceeded max window size value",
-            "sends settings initial window size with invalid value",
-            "sends window update frame with invalid length",
-        ),
-        _CODE,
-    ),
-    "client sends push promise frame": "its field section does not end, and the h2 crate waits for the rest of it",
-    "sends headers frame with pseudo header in trailer": "the response has ended by then, and with it the stream",
-}
+EXCEPTIONS: Final[dict[str, str]] = {}
 """Cases of httpwg that fail, and why that stays."""
 
 

@@ -43,7 +43,7 @@ pub use penstock_error::{Code, Error, Result};
 /// What is fuzzed of HTTP/2.
 #[cfg(not(loom))]
 pub mod http2 {
-    pub use crate::net::http2::{Excess, excess_of, request_text};
+    pub use crate::net::http2::{Excess, excess_of};
 }
 pub use penstock_http::{framing, json, relay, wire};
 use penstock_memory::sync;

@@ -27,6 +27,9 @@ pub(crate) trait Channel: fmt::Debug + Send {
     /// The other side takes nothing more, or what was lent is not the response that was begun.
     fn lend(&mut self, context: &mut Context<'_>, lease: Lease) -> io::Result<usize>;
 
+    /// Nothing more is lent for now: what was is sent, as far as it goes at once.
+    fn flush(&mut self);
+
     /// Nothing more will be lent. Where that leaves a response unfinished, this is as [`Channel::reset`].
     fn end_writing(&mut self);
 

@@ -254,8 +254,12 @@ impl Connection {
     /// Ready when everything that was written is with the kernel.
     pub(crate) fn poll_flush(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut lock(&self.inner).transport {
-            // What was lent comes back when it is sent.
-            Transport::Plain(_) | Transport::Channel(_) => Poll::Ready(Ok(())),
+            Transport::Plain(_) => Poll::Ready(Ok(())),
+            Transport::Channel(channel) => {
+                channel.flush();
+                // What was lent comes back when it is sent.
+                Poll::Ready(Ok(()))
+            }
             Transport::Tls(stream) => Pin::new(stream).poll_flush(context),
         }
     }

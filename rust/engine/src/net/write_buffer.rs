@@ -146,6 +146,8 @@ impl WriteBuffer {
     fn poll_lend(&mut self, context: &mut Context<'_>, connection: &Connection) -> Poll<Result<usize, Stop>> {
         let mut room = connection.poll_room(context);
         if let (true, Some(lent), Poll::Ready(Ok(()))) = (self.pieces.is_empty(), &self.lent, &room) {
+            // It does not wait.
+            let _ = connection.poll_flush(context);
             room = lent.poll_returned(context).map(Ok);
         }
         ready!(self.poll_socket(context, connection, room))?;

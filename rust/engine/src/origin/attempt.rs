@@ -176,10 +176,7 @@ async fn share(origins: &Origins, lease: &mut Lease, terms: &mut Terms<'_>, open
     let connected = connect(origins, lease, terms, true).await;
     let is_prior = lease.place().endpoint.scheme() == Scheme::Http;
     match connected {
-        Ok(connection) if is_prior || connection.is_http2() => match opening.share(connection).await {
-            Ok(stream) => lease.put(stream),
-            Err(error) => return Err(error),
-        },
+        Ok(connection) if is_prior || connection.is_http2() => lease.put(opening.share(connection)),
         Ok(connection) => {
             opening.alone();
             lease.put(Box::new(connection));

@@ -1,39 +1,30 @@
 //! One stream of HTTP/2 that was opened to an origin, as a connection of HTTP/1.1.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
-use h2::Reason;
-use h2::client::{ResponseFuture, SendRequest};
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use http::{Method, StatusCode, response};
+use penstock_http2::{ErrorCode, First, Item, Reset};
 
 use super::calls::Side;
-use super::carrier::Carrier;
-use super::message::{Message, Requests, Step};
-use super::portion::Portion;
-use super::priority::Priority;
-use super::received::{Received, write_fields};
+use super::carrier::{Carrier, Shared};
+use super::message::{Message, Requests};
+use super::received::{Received, broken};
 use super::sending::Sending;
 use crate::net::{Channel, Lease, Socket};
 use crate::wire::{grpc_kind, has_no_body};
 
-/// Uploads take turns.
-const PRIORITY: Priority = Priority { urgency: 3, incremental: true };
-
 /// A stream to an origin.
 #[derive(Debug)]
 pub(super) struct AskedStream {
-    sender: SendRequest<Portion>,
     open: Arc<AtomicUsize>,
     sending: Sending<Requests>,
     is_head_request: bool,
-    /// The response, before its head.
-    response: Option<ResponseFuture>,
+    /// The response, or an interim one before it.
     received: Option<Received>,
+    /// The final head of the response has come.
+    has_head: bool,
     /// Why it could not be begun.
     failure: Option<String>,
     /// The origin has not looked at the request.
@@ -41,77 +32,88 @@ pub(super) struct AskedStream {
 }
 
 impl AskedStream {
-    /// A stream on the connection of `sender`; while it lives it counts as `open`.
-    pub(super) fn new(
-        carrier: &Arc<Carrier>,
-        sender: SendRequest<Portion>,
-        scheme: &'static str,
-        open: &Arc<AtomicUsize>,
-    ) -> Self {
+    /// A stream on the connection of `carrier`; while it lives it counts as `open`.
+    pub(super) fn new(carrier: &Arc<Carrier>, scheme: &'static str, open: &Arc<AtomicUsize>) -> Self {
         // Relaxed: a count of one thread.
         open.fetch_add(1, Ordering::Relaxed);
         Self {
-            sender,
             open: Arc::clone(open),
-            sending: Sending::new(carrier, Message::new(Requests { scheme })),
+            sending: Sending::new(carrier, 0, Message::new(Requests { scheme })),
             is_head_request: false,
-            response: None,
             received: None,
+            has_head: false,
             failure: None,
             is_refused: false,
         }
     }
 
-    /// What there is to read; pending before anything has come.
-    fn poll_received(&mut self) -> Poll<io::Result<&mut Received>> {
-        let Self { response, received, sending, failure, is_refused, .. } = self;
-        if let Some(failure) = failure {
+    /// Ready when something is there to read.
+    fn poll_received(&mut self, shared: &mut Shared) -> Poll<io::Result<()>> {
+        if let Some(failure) = &self.failure {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionReset, failure.clone())));
         }
-        let context = &mut Context::from_waker(&sending.calls.waker);
-        while received.as_ref().is_none_or(|received| response.is_some() && received.has_ended()) {
-            let Some(asked) = response else { return Poll::Pending };
-            match ready!(asked.poll_informational(context)) {
-                Some(Ok(interim)) => {
-                    *received = Some(Received::new(text(&interim.into_parts().0, None), None, false));
-                    continue;
+        let stream = self.sending.stream;
+        while self.received.as_ref().is_none_or(|received| !self.has_head && received.has_ended()) {
+            if stream == 0 {
+                return Poll::Pending;
+            }
+            let Some(Item::Head(text)) = shared.session.read(stream) else {
+                if let Some(reset) = shared.session.reset_of(stream) {
+                    // RFC 9113, section 8.7.
+                    self.is_refused = reset == Reset::Refused;
+                    return Poll::Ready(Err(broken(reset)));
                 }
-                Some(Err(error)) => return Poll::Ready(Err(failed(&error, is_refused))),
-                None => {}
-            }
-            let (mut head, body) = match ready!(Pin::new(asked).poll(context)) {
-                Ok(answer) => answer.into_parts(),
-                Err(error) => return Poll::Ready(Err(failed(&error, is_refused))),
+                shared.session.watch(stream, &self.sending.calls.waker);
+                return Poll::Pending;
             };
-            let body = Some(body).filter(|body| !body.is_end_stream());
-            let framing = Framing::of(&head, body.is_some(), self.is_head_request);
-            if framing == Framing::Chunked {
-                head.headers.remove(CONTENT_LENGTH);
-            }
-            *received = Some(Received::new(text(&head, Some(framing)), body, framing == Framing::Chunked));
-            *response = None;
+            self.received = Some(self.begin(shared, text));
         }
-        match received {
-            Some(received) => Poll::Ready(Ok(received)),
-            None => Poll::Pending,
-        }
+        Poll::Ready(Ok(()))
     }
 
-    fn take(&mut self, lease: Lease) -> io::Result<usize> {
-        let Self { sender, sending, is_head_request, response, is_refused, .. } = self;
-        sending.take(lease, |sending, step| {
-            let Step::Head(request, is_all) = step else { return Ok(()) };
-            *is_head_request = request.method() == Method::HEAD;
-            let begun = sender.send_request(request, is_all);
-            let (answer, body) = begun.map_err(|error| {
-                // The connection has ended before it.
-                *is_refused = error.is_go_away() || error.is_io() || error.is_reset();
-                told(&error)
-            })?;
-            sending.enter(answer.stream_id().as_u32(), Some(PRIORITY));
-            sending.begin(body, is_all);
-            *response = Some(answer);
-            Ok(())
+    /// What begins with the head `text`.
+    fn begin(&mut self, shared: &Shared, mut text: Vec<u8>) -> Received {
+        let stream = self.sending.stream;
+        // "HTTP/1.1 ", and three digits.
+        let status = text.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+        self.has_head = status.is_none_or(|status: u16| status >= 200);
+        if !self.has_head {
+            text.extend_from_slice(b"\r\n");
+            return Received::new(stream, text, true, false);
+        }
+        let has_body = !(shared.session.has_received_all(stream) && shared.session.is_read(stream));
+        let framing = Framing::of(&text, has_body, self.is_head_request || status.is_none_or(has_no_body));
+        if framing == Framing::Chunked {
+            text = without_length(&text);
+        }
+        text.extend_from_slice(match framing {
+            Framing::Chunked => b"transfer-encoding: chunked\r\n\r\n",
+            Framing::Empty => b"content-length: 0\r\n\r\n",
+            Framing::Known => b"\r\n",
+        });
+        Received::new(stream, text, !has_body, framing == Framing::Chunked)
+    }
+
+    fn take(&mut self, shared: &mut Shared, lease: Lease) -> io::Result<usize> {
+        let Self { sending, is_head_request, is_refused, .. } = self;
+        sending.take(shared, lease, |shared, _, head, is_all| {
+            let Some(stream) = shared.session.open() else {
+                // The connection takes no more, and has not looked at this.
+                *is_refused = true;
+                return Err(broken(Reset::Refused));
+            };
+            *is_head_request = head.method() == b"HEAD";
+            if *is_head_request {
+                shared.session.expect_no_body(stream);
+            }
+            let first = First::Request {
+                method: head.method(),
+                scheme: head.scheme(),
+                authority: head.authority(),
+                path: head.path(),
+            };
+            shared.session.send_head(stream, first, head.fields(), is_all);
+            Ok(stream)
         })
     }
 }
@@ -127,14 +129,15 @@ enum Framing {
 }
 
 impl Framing {
-    fn of(head: &response::Parts, has_body: bool, is_head_request: bool) -> Self {
-        let is_grpc = head.headers.get(CONTENT_TYPE).is_some_and(|kind| grpc_kind(kind.as_bytes()).is_some());
-        if is_head_request || has_no_body(head.status.as_u16()) {
+    fn of(head: &[u8], has_body: bool, is_bodiless: bool) -> Self {
+        let has_length = value(head, b"content-length").is_some();
+        let is_grpc = value(head, b"content-type").is_some_and(|kind| grpc_kind(kind).is_some());
+        if is_bodiless {
             Self::Known
-        } else if has_body && (is_grpc || !head.headers.contains_key(CONTENT_LENGTH)) {
+        } else if has_body && (is_grpc || !has_length) {
             // What is delimited by its length has no trailers.
             Self::Chunked
-        } else if head.headers.contains_key(CONTENT_LENGTH) {
+        } else if has_length {
             Self::Known
         } else {
             Self::Empty
@@ -142,76 +145,78 @@ impl Framing {
     }
 }
 
-/// The head as that of HTTP/1.1; an interim one has no `framing`.
-fn text(head: &response::Parts, framing: Option<Framing>) -> Vec<u8> {
-    let mut text = Vec::with_capacity(512);
-    let status = if head.status == StatusCode::SWITCHING_PROTOCOLS {
-        // HTTP/2 has none (RFC 9113, section 8.6): what reads it must not take it for one.
-        StatusCode::BAD_GATEWAY
-    } else {
-        head.status
-    };
-    text.extend_from_slice(format!("HTTP/1.1 {} \r\n", status.as_str()).as_bytes());
-    write_fields(&mut text, &head.headers);
-    text.extend_from_slice(match framing {
-        Some(Framing::Chunked) => b"transfer-encoding: chunked\r\n\r\n",
-        Some(Framing::Empty) => b"content-length: 0\r\n\r\n",
-        Some(Framing::Known) | None => b"\r\n",
-    });
-    text
+/// The lines of a head whose names are in lower case.
+fn lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
+    head.split_inclusive(|byte| *byte == b'\n')
 }
 
-/// The stream, or its connection, has ended without a response. Notes whether the origin has not looked at the request.
-fn failed(error: &h2::Error, is_refused: &mut bool) -> io::Error {
-    // RFC 9113, section 8.7: what is above the last stream of a GOAWAY was not looked at.
-    let is_refusal = error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM);
-    *is_refused = is_refusal && error.is_remote();
-    told(error)
+fn value<'a>(head: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    lines(head).find_map(|line| line.strip_prefix(name)?.strip_prefix(b": ")?.strip_suffix(b"\r\n"))
 }
 
-/// What the origin says, in the words of the crate.
-fn told(error: &h2::Error) -> io::Error {
-    io::Error::new(io::ErrorKind::ConnectionReset, error.to_string())
+fn without_length(head: &[u8]) -> Vec<u8> {
+    lines(head).filter(|line| !line.starts_with(b"content-length: ")).collect::<Vec<_>>().concat()
 }
 
 impl Channel for AskedStream {
     fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.sending.calls.note(Side::Read, context);
-        ready!(self.poll_received())?;
-        let Self { received: Some(received), sending, .. } = self else { return Poll::Pending };
-        received.poll_readable(&mut Context::from_waker(&sending.calls.waker))
+        let carrier = Arc::clone(&self.sending.carrier);
+        let shared = &mut *carrier.shared();
+        ready!(self.poll_received(shared))?;
+        let Some(received) = &mut self.received else { return Poll::Pending };
+        received.poll_readable(shared, &self.sending.calls.waker)
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>, memory: &mut [u8]) -> Poll<io::Result<usize>> {
         self.sending.calls.note(Side::Read, context);
-        ready!(self.poll_received())?;
-        let Self { received: Some(received), sending, .. } = self else { return Poll::Pending };
-        received.poll_read(&mut Context::from_waker(&sending.calls.waker), memory)
+        let carrier = Arc::clone(&self.sending.carrier);
+        let shared = &mut *carrier.shared();
+        ready!(self.poll_received(shared))?;
+        let Some(received) = &mut self.received else { return Poll::Pending };
+        received.poll_read(shared, &self.sending.calls.waker, memory)
     }
 
     fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.sending.poll_send(context)
+        let shared = &mut *self.sending.carrier.shared();
+        if self.sending.stream == 0
+            && shared.session.room() == 0
+            && !shared.is_lost
+            && !shared.session.is_refused()
+        {
+            // The origin has lowered its limit meanwhile.
+            self.sending.calls.note(Side::Write, context);
+            shared.wait(&self.sending.calls.waker);
+            return Poll::Pending;
+        }
+        self.sending.poll_room(shared, context)
     }
 
-    fn lend(&mut self, context: &mut Context<'_>, lease: Lease) -> io::Result<usize> {
-        let taken = self.take(lease);
+    fn lend(&mut self, _: &mut Context<'_>, lease: Lease) -> io::Result<usize> {
+        let carrier = Arc::clone(&self.sending.carrier);
+        let taken = self.take(&mut carrier.shared(), lease);
         if let Err(error) = &taken {
             // What reads is told as well.
             self.failure = Some(error.to_string());
         }
-        let count = taken?;
-        self.sending.send(context)?;
-        Ok(count)
+        taken
+    }
+
+    fn flush(&mut self) {
+        self.sending.flush();
     }
 
     fn end_writing(&mut self) {
-        if !self.sending.end() {
-            self.reset();
+        let carrier = Arc::clone(&self.sending.carrier);
+        let shared = &mut *carrier.shared();
+        if !self.sending.end(shared) {
+            self.sending.reset(shared, ErrorCode::CANCEL);
         }
     }
 
     fn reset(&mut self) {
-        self.sending.reset(Reason::CANCEL);
+        let carrier = Arc::clone(&self.sending.carrier);
+        self.sending.reset(&mut carrier.shared(), ErrorCode::CANCEL);
     }
 
     fn has_hung_up(&mut self) -> bool {
@@ -223,7 +228,7 @@ impl Channel for AskedStream {
     }
 
     fn untaken(&self) -> Option<usize> {
-        self.sending.untaken()
+        self.sending.carrier.untaken(self.sending.stream)
     }
 
     fn with_socket(&self, work: &mut dyn FnMut(&Socket)) {

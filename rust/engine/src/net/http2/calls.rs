@@ -5,7 +5,7 @@ use std::task::{Context, Wake, Waker};
 
 use crate::sync::{Mutex, lock};
 
-/// One task waits, but for each direction by a waker of its own, and `h2` remembers one.
+/// One task waits, but for each direction by a waker of its own, and the session remembers one.
 #[derive(Debug)]
 pub(super) struct Calls {
     waiting: Arc<Waiting>,

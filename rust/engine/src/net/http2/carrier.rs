@@ -1,89 +1,332 @@
-//! The connection under HTTP/2, as the `h2` crate reads and writes it.
+//! A connection of HTTP/2, and what its streams share: the session, the bodies that wait, and what is being written.
 
+use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::pin::Pin;
+use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use penstock_http2::{ErrorCode, Failure, Session};
+use tokio::io::ReadBuf;
 
-use super::gate::Gate;
-use super::meter::Meter;
-use crate::net::Connection;
-use crate::sync::{Mutex, lock};
+use super::meter::{Excess, Meter};
+use crate::net::{Connection, Lease};
+use crate::sync::{Mutex, MutexGuard, lock};
 
-/// A connection, and what its streams share.
+/// Bytes of one frame of a body: with its head of 9 bytes it is one record of TLS (RFC 8446, section 5.1).
+const FRAME: usize = (16 << 10) - 9;
+/// Bytes that are put in order ahead of the socket: more than one write of TLS, so that a connection that takes all is never
+/// without. What is needed more urgently goes after them. Arbitrary.
+const AHEAD: usize = 96 << 10;
+/// A frame with fewer bytes, of more that wait, is one that the other side had us make: each costs as much as a whole one.
+/// Arbitrary.
+const STARVED: usize = 256;
+/// Bytes that are read at a time: a record of TLS.
+const READ: usize = 16 << 10;
+/// Reads after which the other tasks of the thread have their turn. Arbitrary.
+const READS: usize = 16;
+/// Parts of one write. Arbitrary: 96 KiB are six frames, with their heads.
+const PARTS: usize = 32;
+
+/// A connection.
 #[derive(Debug)]
 pub(super) struct Carrier {
     pub(super) connection: Arc<Connection>,
-    pub(super) meter: Mutex<Meter>,
-    pub(super) gate: Arc<Gate>,
+    shared: Mutex<Shared>,
+}
+
+/// What the streams share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) session: Session,
+    meter: Meter,
+    /// Of streams that have something to send.
+    bodies: Vec<(u32, VecDeque<Unsent>)>,
+    /// In the order in which it is written.
+    outgoing: VecDeque<Outgoing>,
+    ahead: usize,
+    /// Wakes the task that reads and writes.
+    task: Option<Waker>,
+    /// Of streams that wait until the other side takes one more.
+    waiting: Vec<Waker>,
+    /// What was wrong with what the other side sent.
+    pub(super) failure: Option<Failure>,
+    /// Nothing comes and goes any more.
+    pub(super) is_lost: bool,
+}
+
+/// A part of a lease that no frame has yet.
+#[derive(Debug)]
+pub(super) struct Unsent {
+    pub(super) lease: Arc<Lease>,
+    pub(super) part: usize,
+    pub(super) range: Range<usize>,
+}
+
+impl Unsent {
+    /// The first `count` bytes.
+    fn take(&mut self, count: usize) -> Self {
+        let middle = self.range.start + count;
+        let range = self.range.start..middle;
+        self.range.start = middle;
+        Self { lease: Arc::clone(&self.lease), part: self.part, range }
+    }
+}
+
+/// What is to be written next.
+#[derive(Debug)]
+enum Outgoing {
+    Frames(Vec<u8>, usize),
+    Body(Unsent),
+}
+
+impl Outgoing {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Frames(bytes, at) => &bytes[*at..],
+            Self::Body(unsent) => &unsent.lease.parts()[unsent.part][unsent.range.clone()],
+        }
+    }
+
+    fn advance(&mut self, count: usize) {
+        match self {
+            Self::Frames(_, at) => *at += count,
+            Self::Body(unsent) => unsent.range.start += count,
+        }
+    }
 }
 
 impl Carrier {
-    /// A number that falls when the other side takes something.
-    pub(super) fn untaken(&self) -> Option<usize> {
-        let written = usize::try_from(lock(&self.meter).written()).unwrap_or(usize::MAX);
+    pub(super) fn new(connection: Arc<Connection>, session: Session, meter: Meter) -> Self {
+        let shared = Shared {
+            session,
+            meter,
+            bodies: Vec::new(),
+            outgoing: VecDeque::new(),
+            ahead: 0,
+            task: None,
+            waiting: Vec::new(),
+            failure: None,
+            is_lost: false,
+        };
+        Self { connection, shared: Mutex::new(shared) }
+    }
+
+    pub(super) fn shared(&self) -> MutexGuard<'_, Shared> {
+        lock(&self.shared)
+    }
+
+    /// What the other side did too often, if anything.
+    pub(super) fn excess(&self) -> Option<Excess> {
+        self.shared().meter.excess()
+    }
+
+    /// A number that falls when the other side takes something of what a stream sends.
+    pub(super) fn untaken(&self, stream: u32) -> Option<usize> {
+        let shared = self.shared();
+        if shared.session.is_held(stream) {
+            return Some(usize::MAX);
+        }
+        let written = usize::try_from(shared.meter.written()).unwrap_or(usize::MAX);
         let taken = written.saturating_sub(self.connection.untaken()?);
         Some(usize::MAX - taken)
     }
-}
 
-/// Reads and writes a [`Carrier`]. It is flushed by the task of the connection, once a turn, and not after each frame as `h2`
-/// asks for: the frames of a turn are one write.
-#[derive(Debug)]
-pub(super) struct Traffic(pub(super) Arc<Carrier>);
-
-impl AsyncRead for Traffic {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let Carrier { connection, meter, gate } = &*self.0;
-        if lock(meter).excess().is_some() {
-            // The task of the connection ends it.
-            return Poll::Pending;
+    /// Reads and writes what there is. Ready at the end of the connection; what was wrong is told by the fields of [`Shared`].
+    pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut shared = self.shared();
+        if !shared.task.as_ref().is_some_and(|task| task.will_wake(context.waker())) {
+            shared.task = Some(context.waker().clone());
         }
-        let before = buffer.filled().len();
-        ready!(connection.poll_read_buffer(context, buffer))?;
-        let bytes = &buffer.filled()[before..];
-        lock(meter).receive(bytes, |stream, priority| gate.update(stream, priority));
-        Poll::Ready(Ok(()))
+        let read = shared.poll_read(&self.connection, context);
+        let written = shared.poll_write(&self.connection, context);
+        let is_lost = matches!(written, Poll::Ready(Err(_)));
+        if read.is_ready() || is_lost {
+            // What was wrong is still to be said, after the frame that is being written.
+            let is_due = !is_lost && (shared.failure.is_some() || shared.meter.excess().is_some());
+            shared.lose(is_due);
+            return Poll::Ready(());
+        }
+        Poll::Pending
     }
 }
 
-impl AsyncWrite for Traffic {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        parts: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = ready!(self.0.connection.poll_gather(context, parts))?;
-        let mut left = written;
-        let mut meter = lock(&self.0.meter);
-        for part in parts {
-            let count = left.min(part.len());
-            meter.send(&part[..count]);
-            left -= count;
+impl Shared {
+    /// Has the task of the connection write.
+    pub(super) fn kick(&mut self) {
+        if let Some(task) = &self.task {
+            task.wake_by_ref();
         }
-        Poll::Ready(Ok(written))
+        if !self.waiting.is_empty() && (self.session.room() > 0 || self.session.is_refused()) {
+            self.waiting.drain(..).for_each(Waker::wake);
+        }
     }
 
-    fn is_write_vectored(&self) -> bool {
-        true
+    /// Writes what there is, if it is all of one stream; what several have goes together, by the task of the connection.
+    pub(super) fn flush(&mut self, connection: &Connection) {
+        let Some(task) = self.task.clone().filter(|_| self.session.is_alone() && !self.is_lost) else {
+            return self.kick();
+        };
+        if let Poll::Ready(Err(_)) = self.poll_write(connection, &mut Context::from_waker(&task)) {
+            // It meets the error as well.
+            self.kick();
+        }
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    /// Has the task of the connection write, if there is something besides bodies.
+    pub(super) fn kick_if_due(&mut self) {
+        if !self.session.control().is_empty() {
+            self.kick();
+        }
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // The task of the connection ends it.
-        Poll::Ready(Ok(()))
+    /// `waker` is woken when the other side may take one more stream.
+    pub(super) fn wait(&mut self, waker: &Waker) {
+        if !self.waiting.iter().any(|waiting| waiting.will_wake(waker)) {
+            self.waiting.push(waker.clone());
+        }
+    }
+
+    /// No stream gets anything any more.
+    fn lose(&mut self, is_due: bool) {
+        self.is_lost = true;
+        self.session.lose();
+        self.bodies.clear();
+        if !is_due {
+            self.outgoing.clear();
+        }
+        self.waiting.drain(..).for_each(Waker::wake);
+    }
+
+    /// A part of a stream's body is there.
+    pub(super) fn offer(&mut self, stream: u32, unsent: Unsent) {
+        if unsent.range.is_empty() {
+            return;
+        }
+        self.session.offer(stream, unsent.range.len());
+        match self.bodies.iter_mut().find(|(known, _)| *known == stream) {
+            Some((_, body)) => body.push_back(unsent),
+            None => self.bodies.push((stream, VecDeque::from([unsent]))),
+        }
+    }
+
+    /// Nothing of a stream is sent any more.
+    pub(super) fn reset(&mut self, stream: u32, code: ErrorCode) {
+        self.session.reset(stream, code);
+        self.bodies.retain(|(known, _)| *known != stream);
+    }
+
+    /// Its owner needs a stream no more.
+    pub(super) fn close(&mut self, stream: u32) {
+        self.session.close(stream);
+        if self.session.unsent(stream) == 0 {
+            self.bodies.retain(|(known, _)| *known != stream);
+        }
+        if !self.session.control().is_empty() || !self.waiting.is_empty() || self.session.is_over() {
+            self.kick();
+        }
+    }
+
+    /// Whether all is written that was to be.
+    pub(super) fn is_written(&self) -> bool {
+        self.outgoing.is_empty()
+    }
+
+    /// Writes what is to be said last, as far as it goes.
+    pub(super) fn say_last(&mut self, connection: &Connection, context: &mut Context<'_>) {
+        let _ = self.poll_write(connection, context);
+        self.outgoing.clear();
+    }
+
+    /// Ready at the end of what comes.
+    fn poll_read(&mut self, connection: &Connection, context: &mut Context<'_>) -> Poll<()> {
+        for _ in 0..READS {
+            if self.failure.is_some() || self.meter.excess().is_some() {
+                return Poll::Ready(());
+            }
+            let mut memory = [MaybeUninit::uninit(); READ];
+            let mut buffer = ReadBuf::uninit(&mut memory);
+            let read = ready!(connection.poll_read_buffer(context, &mut buffer));
+            let bytes = buffer.filled();
+            if read.is_err() || bytes.is_empty() {
+                return Poll::Ready(());
+            }
+            self.meter.receive(bytes);
+            if self.meter.excess().is_none() {
+                if let Err(failure) = self.session.receive(bytes) {
+                    self.session.fail(failure.code);
+                    self.failure = Some(failure);
+                }
+            }
+            if !self.waiting.is_empty() {
+                self.kick();
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Ready when all is written.
+    fn poll_write(&mut self, connection: &Connection, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            self.line_up();
+            if self.outgoing.is_empty() {
+                return connection.poll_flush(context);
+            }
+            let mut parts = [IoSlice::new(&[]); PARTS];
+            let count = self.outgoing.len().min(PARTS);
+            parts.iter_mut().zip(&self.outgoing).for_each(|(part, next)| *part = IoSlice::new(next.bytes()));
+            let mut left = ready!(connection.poll_gather(context, &parts[..count]))?;
+            self.ahead -= left;
+            while let Some(first) = self.outgoing.front_mut() {
+                let length = first.bytes().len();
+                let done = left.min(length);
+                self.meter.send(&first.bytes()[..done]);
+                left -= done;
+                if done < length {
+                    first.advance(done);
+                    break;
+                }
+                self.outgoing.pop_front();
+            }
+        }
+    }
+
+    /// Puts frames in order, as many as are ahead.
+    fn line_up(&mut self) {
+        while self.ahead < AHEAD {
+            let control = std::mem::take(self.session.control());
+            if !control.is_empty() {
+                self.push(Outgoing::Frames(control, 0));
+            }
+            let Some(frame) = self.session.frame(FRAME) else { return };
+            if frame.bytes > 0 && frame.bytes < STARVED && self.session.unsent(frame.stream) > 0 {
+                self.meter.starve();
+            }
+            self.push(Outgoing::Frames(frame.head, 0));
+            self.push_body(frame.stream, frame.bytes);
+        }
+    }
+
+    fn push(&mut self, next: Outgoing) {
+        self.ahead += next.bytes().len();
+        self.outgoing.push_back(next);
+    }
+
+    fn push_body(&mut self, stream: u32, mut bytes: usize) {
+        let Some(place) = self.bodies.iter().position(|(known, _)| *known == stream) else { return };
+        while bytes > 0 {
+            let Some(first) = self.bodies[place].1.front_mut() else { break };
+            let taken = first.take(bytes.min(first.range.len()));
+            bytes -= taken.range.len();
+            if first.range.is_empty() {
+                self.bodies[place].1.pop_front();
+            }
+            self.push(Outgoing::Body(taken));
+        }
+        if self.bodies[place].1.is_empty() {
+            self.bodies.swap_remove(place);
+        }
     }
 }

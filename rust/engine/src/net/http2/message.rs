@@ -4,14 +4,10 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 
-use http::header::{CONTENT_LENGTH, HeaderName, HeaderValue};
-use http::uri::PathAndQuery;
-use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
-
 use crate::error::Error;
 use crate::wire::{
-    BodyFraming, BodyLimits, Chunked, HeadLimits, HeadScanner, body_of, is_one_of, is_same_name, members,
-    trim,
+    BodyFraming, BodyLimits, Chunked, Head, HeadLimits, HeadScanner, body_of, is_one_of, is_same_name,
+    members, trim,
 };
 
 /// The head was written or checked here: these keep an endless one from filling the memory. Arbitrary.
@@ -24,7 +20,7 @@ const HOP: [&str; 5] = ["connection", "keep-alive", "proxy-connection", "transfe
 
 /// Reads the heads of messages of one kind.
 pub(super) trait Heads: fmt::Debug {
-    /// A head, for the `h2` crate.
+    /// A head.
     type Head: fmt::Debug;
 
     /// The end of the head at the front of `bytes`, which begin with those of the last call.
@@ -48,6 +44,9 @@ pub(super) struct Requests {
     pub(super) scheme: &'static str,
 }
 
+/// Names and values.
+pub(super) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// How far a message has come.
 #[derive(Debug)]
 enum State {
@@ -62,14 +61,12 @@ enum State {
 /// What comes next of a message.
 #[derive(Debug)]
 pub(super) enum Step<H> {
-    /// A head before the final one.
-    Interim(H),
-    /// The head; whether that is all.
+    /// A head; whether that is all.
     Head(H, bool),
     /// Bytes of the body, by their place in what was given.
     Data(Range<usize>),
     /// The end of the body, and the fields after it.
-    End(HeaderMap),
+    End(Fields),
 }
 
 /// Reads a message.
@@ -138,7 +135,8 @@ impl<H: Heads> Message<H> {
                 if !chunks.is_done() {
                     return Ok(None);
                 }
-                let trailers = fields(chunks.trailers().iter().map(|(name, value)| (&**name, &**value)))?;
+                let trailers = chunks.trailers().iter();
+                let trailers = trailers.cloned().collect();
                 self.state = State::Ended;
                 Ok(Some(Step::End(trailers)))
             }
@@ -171,10 +169,7 @@ impl<H: Heads> Message<H> {
         *at += end - before;
         let (begun, body) = parsed?;
         self.state = match body {
-            None => {
-                self.state = State::Head(Vec::new());
-                return Ok(Some(Step::Interim(begun)));
-            }
+            None => State::Head(Vec::new()),
             Some(BodyFraming::Empty | BodyFraming::Length(0)) => State::Ended,
             Some(BodyFraming::Length(length)) => State::Length(length),
             Some(BodyFraming::Chunked) => State::Chunked(Box::new(Chunked::of_response(BODY))),
@@ -184,8 +179,42 @@ impl<H: Heads> Message<H> {
     }
 }
 
+/// The head of a response.
+#[derive(Debug)]
+pub(super) struct ResponseHead {
+    head: Head,
+    /// It has fields that are named as about the connection.
+    names: bool,
+    /// Content-Length is there for HTTP/1.1 alone, and clients of gRPC would show it as metadata.
+    hides_length: bool,
+}
+
+impl ResponseHead {
+    /// Its digits.
+    pub(super) fn status(&self) -> [u8; 3] {
+        let digit = |place: u16| b'0' + (self.head.status / place % 10).to_le_bytes()[0];
+        [digit(100), digit(10), digit(1)]
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&[u8]> {
+        self.head.get(name)
+    }
+
+    /// The fields that are not about the connection.
+    pub(super) fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let is_named = |name: &[u8]| {
+            self.head.get_all("connection").flat_map(members).any(|named| is_same_name(name, named))
+        };
+        self.head.headers().filter(move |(name, _)| {
+            !(is_one_of(name, &HOP)
+                || (self.names && is_named(name))
+                || (self.hides_length && is_same_name(name, b"content-length")))
+        })
+    }
+}
+
 impl Heads for Responses {
-    type Head = Response<()>;
+    type Head = ResponseHead;
 
     fn scan(&mut self, bytes: &[u8]) -> Result<Option<usize>, Error> {
         self.scanner.scan(bytes)
@@ -195,27 +224,52 @@ impl Heads for Responses {
         let head = self.scanner.parse(bytes).map_err(|error| wrong(&error))?;
         let method = if self.is_head_request { "HEAD" } else { "GET" };
         let body = body_of(&head, method).map_err(|error| wrong(&error))?;
-        let mut response = Response::new(());
-        *response.status_mut() = StatusCode::from_u16(head.status).map_err(io::Error::other)?;
-        let has_named = head.get("connection").is_some();
-        let is_named =
-            |name: &[u8]| head.get_all("connection").flat_map(members).any(|named| is_same_name(name, named));
-        let is_kept = |name: &[u8]| !(is_one_of(name, &HOP) || has_named && is_named(name));
-        *response.headers_mut() = fields(head.headers().filter(|(name, _)| is_kept(name)))?;
-        if body == BodyFraming::Length(0) && response.headers().contains_key("grpc-status") {
-            // It is there for HTTP/1.1 alone, and clients would show it as metadata.
-            response.headers_mut().remove(CONTENT_LENGTH);
-        }
-        if head.status < 200 {
+        let names = head.get("connection").is_some();
+        let hides_length = body == BodyFraming::Length(0) && head.get("grpc-status").is_some();
+        let is_interim = head.status < 200;
+        let head = ResponseHead { head, names, hides_length };
+        if is_interim {
             self.scanner = HeadScanner::new(&HEAD);
-            return Ok((response, None));
+            return Ok((head, None));
         }
-        Ok((response, Some(body)))
+        Ok((head, Some(body)))
+    }
+}
+
+/// The head of a request.
+#[derive(Debug)]
+pub(super) struct RequestHead {
+    scheme: &'static str,
+    method: Vec<u8>,
+    authority: Vec<u8>,
+    path: Vec<u8>,
+    fields: Fields,
+}
+
+impl RequestHead {
+    pub(super) fn scheme(&self) -> &[u8] {
+        self.scheme.as_bytes()
+    }
+
+    pub(super) fn method(&self) -> &[u8] {
+        &self.method
+    }
+
+    pub(super) fn authority(&self) -> &[u8] {
+        &self.authority
+    }
+
+    pub(super) fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    pub(super) fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.fields.iter().map(|(name, value)| (&**name, &**value))
     }
 }
 
 impl Heads for Requests {
-    type Head = Request<()>;
+    type Head = RequestHead;
 
     fn scan(&mut self, bytes: &[u8]) -> Result<Option<usize>, Error> {
         // It was written here, and is short: it is looked through again only where it came in parts.
@@ -228,7 +282,7 @@ impl Heads for Requests {
         let mut lines =
             bytes.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
         let [method, target, _] = lines.next().and_then(words).ok_or_else(|| invalid("no request line"))?;
-        let (mut host, mut body, mut map) = (&b""[..], BodyFraming::Empty, HeaderMap::new());
+        let (mut host, mut body, mut fields) = (&b""[..], BodyFraming::Empty, Fields::new());
         for line in lines.take_while(|line| !line.is_empty()) {
             let at = line.iter().position(|byte| *byte == b':').ok_or_else(|| invalid("no field"))?;
             let (name, value) = (&line[..at], trim(&line[at + 1..]));
@@ -241,15 +295,11 @@ impl Heads for Requests {
                     let length = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
                     body = BodyFraming::Length(length.ok_or_else(|| invalid("no length"))?);
                 }
-                append(&mut map, name, value)?;
+                fields.push((name.to_vec(), value.to_vec()));
             }
         }
-        let mut request = Request::new(());
-        *request.version_mut() = Version::HTTP_2;
-        *request.method_mut() = Method::from_bytes(method).map_err(io::Error::other)?;
-        *request.uri_mut() = uri(self.scheme, host, target)?;
-        *request.headers_mut() = map;
-        Ok((request, Some(body)))
+        let (method, authority, path) = (method.to_vec(), host.to_vec(), path(target));
+        Ok((RequestHead { scheme: self.scheme, method, authority, path, fields }, Some(body)))
     }
 }
 
@@ -261,41 +311,27 @@ fn words(line: &[u8]) -> Option<[&[u8]; 3]> {
     Some([words.next()?, words.next()?, words.next()?])
 }
 
-/// What `:scheme`, `:authority` and `:path` are made of (RFC 9113, section 8.3.1).
-fn uri(scheme: &str, host: &[u8], target: &[u8]) -> io::Result<Uri> {
-    let target = std::str::from_utf8(target).map_err(io::Error::other)?;
-    let path = match target.split_once("://") {
-        // In absolute-form the host is another one's, which the field `Host` has as well.
-        Some((_, rest)) if !target.starts_with('/') => rest.find('/').map_or("/", |at| &rest[at..]),
+/// What `:path` is made of (RFC 9113, section 8.3.1).
+fn path(target: &[u8]) -> Vec<u8> {
+    // In absolute-form the host is another one's, which the field `Host` has as well.
+    let path = match target.windows(3).position(|window| window == b"://") {
+        Some(at) if target.first() != Some(&b'/') => {
+            let rest = &target[at + 3..];
+            rest.iter().position(|byte| *byte == b'/').map_or(&b"/"[..], |at| &rest[at..])
+        }
         _ => target,
     };
-    let path = PathAndQuery::try_from(path).or_else(|_| PathAndQuery::try_from(encoded(path)));
-    let uri = Uri::builder().scheme(scheme).authority(host);
-    uri.path_and_query(path.map_err(io::Error::other)?).build().map_err(io::Error::other)
+    // A fragment is the client's own (RFC 9110, section 7.1).
+    let path = path.split(|byte| *byte == b'#').next().unwrap_or_default();
+    path.iter().flat_map(|byte| encoded(*byte)).collect()
 }
 
-/// What RFC 3986 does not allow in a path, which over HTTP/1.1 is sent as it was given, and the `h2` crate refuses.
-fn encoded(path: &str) -> String {
-    let encode = |byte: u8| match byte {
-        b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' => format!("%{byte:02X}"),
-        byte => char::from(byte).into(),
-    };
-    path.bytes().map(encode).collect()
-}
-
-/// With names in lower case.
-fn fields<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> io::Result<HeaderMap> {
-    let mut map = HeaderMap::with_capacity(fields.size_hint().1.unwrap_or_default());
-    for (name, value) in fields {
-        append(&mut map, name, value)?;
+/// What RFC 3986 does not allow in a path is sent over HTTP/1.1 as it was given. Servers of HTTP/2 refuse it.
+fn encoded(byte: u8) -> Vec<u8> {
+    match byte {
+        b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' => format!("%{byte:02X}").into_bytes(),
+        byte => vec![byte],
     }
-    Ok(map)
-}
-
-fn append(map: &mut HeaderMap, name: &[u8], value: &[u8]) -> io::Result<()> {
-    let name = HeaderName::from_bytes(name).map_err(io::Error::other)?;
-    map.append(name, HeaderValue::from_bytes(value).map_err(io::Error::other)?);
-    Ok(())
 }
 
 fn invalid(why: &'static str) -> io::Error {
@@ -309,6 +345,11 @@ fn wrong(error: &Error) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn listed<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> String {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        fields.fold(String::new(), |all, (name, value)| all + &text(name) + "=" + &text(value) + ";")
+    }
 
     /// What `bytes` are read as, given in pieces of `size`.
     fn read(bytes: &[u8], size: usize, is_head_request: bool) -> io::Result<(String, bool)> {
@@ -325,12 +366,14 @@ mod tests {
                 last_was_data = is_data;
                 match step {
                     Step::Data(range) => seen.push_str(std::str::from_utf8(&piece[range]).unwrap()),
-                    Step::Interim(response) => write!(seen, "{}", response.status()).unwrap(),
                     Step::Head(response, is_all) => {
-                        write!(seen, "{} {is_all} {:?}", response.status().as_u16(), response.headers())
-                            .unwrap();
+                        let status = String::from_utf8(response.status().to_vec()).unwrap();
+                        write!(seen, "{status} {is_all} {}", listed(response.fields())).unwrap();
                     }
-                    Step::End(trailers) => write!(seen, "{trailers:?}").unwrap(),
+                    Step::End(trailers) => {
+                        let fields = trailers.iter().map(|(name, value)| (&**name, &**value));
+                        write!(seen, "{}", listed(fields)).unwrap();
+                    }
                 }
             }
         }
@@ -343,31 +386,21 @@ mod tests {
             (
                 "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody",
                 false,
-                r#"200 false {"content-length": "4"} | body"#,
+                "200 false Content-Length=4; | body",
                 true,
             ),
-            (
-                "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n",
-                true,
-                r#"200 true {"content-length": "4"}"#,
-                true,
-            ),
-            (
-                "HTTP/1.1 204 No Content\r\nA: b\r\na: c\r\n\r\n",
-                false,
-                r#"204 true {"a": "b", "a": "c"}"#,
-                true,
-            ),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n", true, "200 true Content-Length=4;", true),
+            ("HTTP/1.1 204 No Content\r\nA: b\r\na: c\r\n\r\n", false, "204 true A=b;a=c;", true),
             (
                 "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nbo\r\n2\r\ndy\r\n0\r\nX: y\r\n\r\n",
                 false,
-                r#"200 false {} | body | {"x": "y"}"#,
+                "200 false  | body | X=y;",
                 true,
             ),
             (
                 "HTTP/1.1 103 Early\r\nLink: </a>\r\n\r\nHTTP/1.0 200 OK\r\nConnection: close, Foo\r\nFoo: 1\r\n\r\nall",
                 false,
-                "103 Early Hints | 200 false {} | all",
+                "103 false Link=</a>; | 200 false  | all",
                 false,
             ),
         ] {
@@ -405,9 +438,9 @@ mod tests {
         let Some(Step::Head(request, false)) = message.next(text, &mut at).unwrap() else {
             panic!("no head")
         };
-        assert_eq!(request.uri(), "https://a.example:81/a%3Cb%3E?c=%7E");
-        let fields = request.headers();
-        assert_eq!(format!("{fields:?}"), r#"{"x-a": "1", "te": "trailers", "content-length": "2"}"#);
+        assert_eq!((request.scheme(), request.authority()), (&b"https"[..], &b"a.example:81"[..]));
+        assert_eq!((request.method(), request.path()), (&b"POST"[..], &b"/a%3Cb%3E?c=%7E"[..]));
+        assert_eq!(listed(request.fields()), "X-A=1;TE=trailers;Content-Length=2;");
         assert!(
             matches!(message.next(text, &mut at), Ok(Some(Step::Data(range))) if &text[range.clone()] == b"ok")
         );

@@ -1,20 +1,19 @@
 //! What a client may make us do without asking for anything: frames that cost it nothing are counted, as they come and go.
 //!
-//! The `h2` crate knows what each frame means, and bounds what it keeps for it. How many frames there may be in a second it does
-//! not bound: rapid resets (CVE-2023-44487), resets that the client has us send (CVE-2025-8671), floods of PING and SETTINGS
+//! The session knows what each frame means, and bounds what it keeps for it. How many frames there may be in a second it does not
+//! bound: rapid resets (CVE-2023-44487), resets that the client has us send (CVE-2025-8671), floods of PING and SETTINGS
 //! (CVE-2019-9512, CVE-2019-9515), of empty frames (CVE-2019-9518), and windows that are opened by one byte (CVE-2019-9511).
 
 use tokio::time::Instant;
 
-use super::priority::Priority;
 use crate::clock;
 
 /// Bytes of the head of a frame (RFC 9113, section 4.1).
 const HEAD: usize = 9;
 /// Bytes that a client sends before its first frame (section 3.4).
 const PREFACE: usize = 24;
-/// The longest payload that is read: a longer `PRIORITY_UPDATE` says nothing. Arbitrary.
-const READ_BYTES: usize = 64;
+/// The longest payload that is read: that of `RST_STREAM`.
+const READ_BYTES: usize = 4;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -23,7 +22,6 @@ const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
-const PRIORITY_UPDATE: u8 = 16;
 /// Codes of resets that tell of no offence (section 7): `NO_ERROR`, `INTERNAL_ERROR`, `REFUSED_STREAM`, `CANCEL`.
 const RULES_KEPT: [u32; 4] = [0, 2, 7, 8];
 const END_STREAM: u8 = 1;
@@ -60,20 +58,17 @@ pub enum Excess {
     Continuations,
     /// What came is not HTTP/2 as RFC 9113 has it.
     Malformed,
-    /// Frames needed more memory than their bytes.
-    Overhead,
     /// A request came while as many as the connection may have were being answered.
     Streams,
 }
 
 impl Excess {
     /// All of them, in the order of their numbers, with their names.
-    pub const ALL: [(Self, &'static str); 6] = [
+    pub const ALL: [(Self, &'static str); 5] = [
         (Self::Resets, "resets"),
         (Self::Control, "control_frames"),
         (Self::Continuations, "continuations"),
         (Self::Malformed, "malformed"),
-        (Self::Overhead, "overhead"),
         (Self::Streams, "streams"),
     ];
 }
@@ -135,14 +130,14 @@ struct Frames {
     skipped: usize,
     head: [u8; HEAD],
     has: usize,
-    /// The kind of frames whose payload is read.
-    reads: u8,
+    /// The kind of frames whose payload is read, if any is.
+    reads: Option<u8>,
     /// Such a payload, as far as it has come.
     kept: Option<Vec<u8>>,
 }
 
 impl Frames {
-    fn after(preface: usize, reads: u8) -> Self {
+    fn after(preface: usize, reads: Option<u8>) -> Self {
         Self { skipped: preface, head: [0; HEAD], has: 0, reads, kept: None }
     }
 
@@ -169,7 +164,7 @@ impl Frames {
                 let length = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
                 each(Frame { length, kind, flags });
                 self.skipped = length;
-                self.kept = (kind == self.reads && length <= READ_BYTES).then(Vec::new);
+                self.kept = (Some(kind) == self.reads && length <= READ_BYTES).then(Vec::new);
             }
             if self.skipped == 0 {
                 if let Some(kept) = self.kept.take() {
@@ -209,8 +204,8 @@ impl Meter {
 
     fn new(received: usize, sent: usize, resets: Rate) -> Self {
         Self {
-            received: Frames::after(received, PRIORITY_UPDATE),
-            sent: Frames::after(sent, RST_STREAM),
+            received: Frames::after(received, None),
+            sent: Frames::after(sent, Some(RST_STREAM)),
             control: Bucket::new(CONTROL),
             resets: Bucket::new(resets),
             continuations: 0,
@@ -230,8 +225,8 @@ impl Meter {
         self.written
     }
 
-    /// `bytes` have come. Calls `update` with what they say of the priority of streams.
-    pub(super) fn receive(&mut self, bytes: &[u8], mut update: impl FnMut(u32, Priority)) {
+    /// `bytes` have come.
+    pub(super) fn receive(&mut self, bytes: &[u8]) {
         let Self { received, control, resets, continuations, updates, excess, .. } = self;
         received.advance(
             bytes,
@@ -253,13 +248,7 @@ impl Meter {
                     excess.get_or_insert(why);
                 }
             },
-            |payload| {
-                if let Some((stream, value)) = payload.split_first_chunk::<4>() {
-                    if let Some(priority) = Priority::parse(value) {
-                        update(u32::from_be_bytes(*stream) & (u32::MAX >> 1), priority);
-                    }
-                }
-            },
+            |_| {},
         );
     }
 
@@ -295,7 +284,7 @@ impl Meter {
 pub fn excess_of<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, sent: &[u8]) -> Option<Excess> {
     let mut meter = Meter::of_server();
     meter.send(sent);
-    pieces.into_iter().for_each(|piece| meter.receive(piece, |_, _| {}));
+    pieces.into_iter().for_each(|piece| meter.receive(piece));
     meter.excess()
 }
 
@@ -314,14 +303,14 @@ mod tests {
 
     fn begun() -> Meter {
         let mut meter = Meter::of_server();
-        meter.receive(&[0; PREFACE], |_, _| {});
+        meter.receive(&[0; PREFACE]);
         meter
     }
 
     /// How many of `frame` may come.
     fn allowed(meter: &mut Meter, frame: &[u8]) -> usize {
         for count in 0.. {
-            meter.receive(frame, |_, _| {});
+            meter.receive(frame);
             if meter.excess().is_some() {
                 return count;
             }
@@ -339,7 +328,7 @@ mod tests {
             (SETTINGS, 0, &[], 1000, Excess::Control),
             (DATA, 0, &[], 1000, Excess::Control),
             (2, 0, &[0; 5], 1000, Excess::Control),
-            (PRIORITY_UPDATE, 0, b"\0\0\0\x01u=1", 1000, Excess::Control),
+            (16, 0, b"\0\0\0\x01u=1", 1000, Excess::Control),
             (99, 0, b"?", 1000, Excess::Control),
             (WINDOW_UPDATE, 0, &[0, 0, 0, 1], 1000 + MOST_UPDATES, Excess::Control),
             (RST_STREAM, 0, &[0; 4], 100, Excess::Resets),
@@ -361,14 +350,14 @@ mod tests {
         let mut meter = begun();
         let ping = frame(PING, 0, &[0; 8]);
         for _ in 0..1000 {
-            meter.receive(&ping, |_, _| {});
+            meter.receive(&ping);
         }
         advance(Duration::from_secs(1)).await;
         for _ in 0..100 {
-            meter.receive(&ping, |_, _| {});
+            meter.receive(&ping);
         }
         assert_eq!(meter.excess(), None);
-        meter.receive(&ping, |_, _| {});
+        meter.receive(&ping);
         assert_eq!(meter.excess(), Some(Excess::Control));
     }
 
@@ -379,14 +368,14 @@ mod tests {
             let mut meter = begun();
             for _ in 0..10_000 {
                 meter.send(&frame(DATA, 0, &vec![0; length]));
-                meter.receive(&update.repeat(updates), |_, _| {});
+                meter.receive(&update.repeat(updates));
             }
             assert_eq!(meter.excess(), None, "{length}");
             for _ in 0..MOST_UPDATES + 1000 {
                 meter.send(&frame(DATA, 0, &vec![0; length]));
-                meter.receive(&update.repeat(updates + 1), |_, _| {});
+                meter.receive(&update.repeat(updates + 1));
             }
-            meter.receive(&update, |_, _| {});
+            meter.receive(&update);
             assert_eq!(meter.excess(), Some(Excess::Control), "{length}");
         }
     }
@@ -406,7 +395,7 @@ mod tests {
     async fn resets_that_the_client_has_us_send_count_as_its_own() {
         let mut meter = begun();
         for _ in 0..50 {
-            meter.receive(&frame(RST_STREAM, 0, &[0; 4]), |_, _| {});
+            meter.receive(&frame(RST_STREAM, 0, &[0; 4]));
             meter.send(&frame(RST_STREAM, 0, &[0; 4]));
         }
         assert_eq!(meter.excess(), None);
@@ -433,17 +422,16 @@ mod tests {
         let bytes = [
             vec![0; PREFACE],
             frame(HEADERS, 0, &[7; 300]),
-            frame(PRIORITY_UPDATE, 0, b"\x80\0\0\x05u=1, i"),
-            frame(PRIORITY_UPDATE, 0, &[b' '; READ_BYTES + 1]),
+            frame(PING, 0, &[0; 8]),
+            frame(99, 0, &[b' '; 70]),
             frame(RST_STREAM, 0, &[0; 4]),
         ]
         .concat();
         for size in 1..bytes.len() {
-            let (mut meter, mut updates) = (Meter::of_server(), Vec::new());
+            let mut meter = Meter::of_server();
             for piece in bytes.chunks(size) {
-                meter.receive(piece, |stream, priority| updates.push((stream, priority)));
+                meter.receive(piece);
             }
-            assert_eq!(updates, [(5, Priority { urgency: 1, incremental: true })], "{size}");
             assert_eq!((meter.resets.room, meter.control.room), (99, 998), "{size}");
         }
     }

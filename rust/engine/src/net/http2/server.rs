@@ -1,22 +1,15 @@
 //! A connection of HTTP/2 from a client.
 
-use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use h2::Reason;
-use h2::server::{Builder, Connection as Streams, Handshake};
-use std::pin::Pin;
+use penstock_http2::{ErrorCode, Limits, Session};
 
-use super::carrier::{Carrier, Traffic};
-use super::gate::Gate;
+use super::carrier::Carrier;
 use super::meter::{Excess, Meter};
-use super::portion::Portion;
-use super::request;
 use super::stream::Stream;
 use crate::net::{Connection, Transport};
-use crate::sync::{Mutex, lock};
 
 /// What a client may have of one connection. Declared and validated in Python; there are no defaults here.
 #[derive(Debug, Clone, Copy)]
@@ -33,22 +26,10 @@ pub struct Http2Limits {
     pub connection_window: u32,
 }
 
-/// Resets of streams that `h2` itself has caused by errors of the client. The meter knows more, and is asked first.
-const LOCAL_ERRORS: usize = 1024;
-/// Streams that the client has reset before their request was taken: more than the meter lets through at once.
-const UNACCEPTED: usize = 128;
-
 /// A connection, and the streams on it.
 #[derive(Debug)]
 pub(crate) struct Server {
     carrier: Arc<Carrier>,
-    state: State,
-}
-
-#[derive(Debug)]
-enum State {
-    Begun(Box<Handshake<Traffic, Portion>>),
-    Open(Box<Streams<Traffic, Portion>>),
 }
 
 /// What a connection comes to.
@@ -65,112 +46,70 @@ pub(crate) enum Event {
 impl Server {
     /// Over `connection`, which has brought nothing yet; heads have at most `head_bytes`.
     pub(crate) fn new(connection: &Arc<Connection>, limits: &Http2Limits, head_bytes: u32) -> Self {
-        let carrier = Arc::new(Carrier {
-            connection: Arc::clone(connection),
-            meter: Mutex::new(Meter::of_server()),
-            gate: Arc::<Gate>::default(),
-        });
-        let mut builder = Builder::new();
-        builder
-            .max_concurrent_streams(limits.streams)
-            .initial_window_size(limits.window)
-            .initial_connection_window_size(limits.connection_window)
-            .max_header_list_size(head_bytes)
-            .max_pending_accept_reset_streams(UNACCEPTED)
-            .max_local_error_reset_streams(Some(LOCAL_ERRORS));
-        let handshake = builder.handshake(Traffic(Arc::clone(&carrier)));
-        Self { carrier, state: State::Begun(Box::new(handshake)) }
+        let Http2Limits { streams, window, connection_window, .. } = *limits;
+        let session = Session::server(Limits { streams, window, connection_window, head_bytes });
+        Self { carrier: Arc::new(Carrier::new(Arc::clone(connection), session, Meter::of_server())) }
     }
 
     /// Whether the client has sent its preface.
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self.state, State::Open(_))
+        self.carrier.shared().session.is_open()
     }
 
     /// The next request, if it `has_room`, or the end. What is to be sent is sent as far as the socket takes it.
     pub(crate) fn poll_event(&mut self, context: &mut Context<'_>, has_room: bool) -> Poll<Event> {
-        let event = self.poll_streams(context, has_room);
-        if let Some(excess) = lock(&self.carrier.meter).excess() {
+        if let Some(event) = self.accept(has_room) {
+            return Poll::Ready(event);
+        }
+        let is_lost = self.carrier.poll(context).is_ready();
+        if let Some(excess) = self.excess() {
             return Poll::Ready(Event::End(Some(excess)));
         }
-        if matches!(event, Poll::Ready(Event::Request(_) | Event::Refused)) {
-            // There may be more, and answers to them; all is written with the last.
-            return event;
+        if is_lost {
+            return Poll::Ready(Event::End(None));
         }
-        match self.carrier.connection.poll_flush(context) {
-            Poll::Ready(Err(_)) => Poll::Ready(Event::End(None)),
-            // What is left is written by the next turn, or lost with the connection.
-            Poll::Ready(Ok(())) | Poll::Pending => event,
+        if let Some(event) = self.accept(has_room) {
+            return Poll::Ready(event);
         }
+        let shared = self.carrier.shared();
+        if shared.session.is_over() && shared.is_written() {
+            return Poll::Ready(Event::End(None));
+        }
+        Poll::Pending
     }
 
-    fn poll_streams(&mut self, context: &mut Context<'_>, has_room: bool) -> Poll<Event> {
-        loop {
-            let streams = match &mut self.state {
-                State::Open(streams) => streams,
-                State::Begun(handshake) => match Pin::new(handshake).poll(context) {
-                    Poll::Ready(Ok(streams)) => {
-                        self.state = State::Open(Box::new(streams));
-                        continue;
-                    }
-                    Poll::Ready(Err(error)) => return Poll::Ready(Event::End(excess_of(&error))),
-                    Poll::Pending => return Poll::Pending,
-                },
-            };
-            let (request, mut respond) = match streams.poll_accept(context) {
-                Poll::Ready(Some(Ok(stream))) => stream,
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Event::End(excess_of(&error))),
-                Poll::Ready(None) => return Poll::Ready(Event::End(None)),
-                Poll::Pending => return Poll::Pending,
-            };
-            if !has_room {
-                // RFC 9113, section 8.7: it was not looked at.
-                respond.send_reset(Reason::REFUSED_STREAM);
-                return Poll::Ready(Event::Refused);
-            }
-            let (head, body) = request.into_parts();
-            match request::received(&head, body) {
-                Ok(asking) => {
-                    let stream = Stream::new(&self.carrier, &head, asking, respond);
-                    let connection = Connection::new(Transport::Channel(Box::new(stream)));
-                    return Poll::Ready(Event::Request(Arc::new(connection)));
-                }
-                // RFC 9113, section 8.1.1.
-                Err(_) => respond.send_reset(Reason::PROTOCOL_ERROR),
-            }
+    fn accept(&self, has_room: bool) -> Option<Event> {
+        let shared = &mut *self.carrier.shared();
+        let id = shared.session.accept()?;
+        if !has_room {
+            // RFC 9113, section 8.7: it was not looked at.
+            shared.reset(id, ErrorCode::REFUSED_STREAM);
+            shared.close(id);
+            shared.kick();
+            return Some(Event::Refused);
         }
+        let stream = Stream::new(&self.carrier, shared, id);
+        Some(Event::Request(Arc::new(Connection::new(Transport::Channel(Box::new(stream))))))
+    }
+
+    /// What was wrong with what the client sent, if that ends the connection.
+    fn excess(&self) -> Option<Excess> {
+        self.carrier.excess().or_else(|| self.carrier.shared().failure.map(|_| Excess::Malformed))
     }
 
     /// Takes no more requests, and ends after the ones that are here.
     pub(crate) fn drain(&mut self) {
-        if let State::Open(streams) = &mut self.state {
-            streams.graceful_shutdown();
-        }
+        let shared = &mut *self.carrier.shared();
+        shared.session.drain();
+        shared.kick();
     }
 
     /// Ends at once, and tells the client why.
     pub(crate) fn refuse(&mut self, context: &mut Context<'_>) {
-        if let State::Open(streams) = &mut self.state {
-            streams.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
-            let _ = streams.poll_closed(context);
+        let shared = &mut *self.carrier.shared();
+        if shared.failure.is_none() {
+            shared.session.fail(ErrorCode::ENHANCE_YOUR_CALM);
         }
-        let _ = self.carrier.connection.poll_flush(context);
-    }
-}
-
-/// What was wrong with what the client sent, if that ended the connection.
-fn excess_of(error: &h2::Error) -> Option<Excess> {
-    if error.is_io() {
-        // A malformed preface is told as such an error.
-        let is_malformed = error.get_io().is_some_and(|error| error.kind() == io::ErrorKind::InvalidData);
-        return is_malformed.then_some(Excess::Malformed);
-    }
-    if error.is_remote() {
-        return None;
-    }
-    match error.reason() {
-        Some(Reason::NO_ERROR) | None => None,
-        Some(Reason::ENHANCE_YOUR_CALM) => Some(Excess::Overhead),
-        Some(_) => Some(Excess::Malformed),
+        shared.say_last(&self.carrier.connection, context);
     }
 }

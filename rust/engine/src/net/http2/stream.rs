@@ -2,17 +2,13 @@
 
 use std::io;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
-use h2::Reason;
-use h2::server::SendResponse;
-use http::{HeaderValue, request};
+use penstock_http2::{ErrorCode, First, Item};
 
 use super::calls::Side;
-use super::carrier::Carrier;
-use super::message::{Message, Responses, Step};
-use super::portion::Portion;
-use super::priority::Priority;
+use super::carrier::{Carrier, Shared};
+use super::message::{Message, Responses};
 use super::received::{Received, broken};
 use super::sending::Sending;
 use crate::net::{Channel, Lease, Socket};
@@ -21,103 +17,98 @@ use crate::net::{Channel, Lease, Socket};
 #[derive(Debug)]
 pub(super) struct Stream {
     asking: Received,
-    respond: SendResponse<Portion>,
     sending: Sending<Responses>,
 }
 
 impl Stream {
-    /// The stream whose request begins with `head`.
-    ///
-    /// # Errors
-    /// The request is malformed.
-    pub(super) fn new(
-        carrier: &Arc<Carrier>,
-        head: &request::Parts,
-        asking: Received,
-        respond: SendResponse<Portion>,
-    ) -> Self {
-        let asked = head.headers.get("priority").and_then(|value| Priority::parse(value.as_bytes()));
-        let mut sending = Sending::new(carrier, Message::response(head.method == "HEAD"));
-        sending.enter(respond.stream_id().as_u32(), asked);
-        Self { asking, respond, sending }
+    /// The stream `id`, whose request has come.
+    pub(super) fn new(carrier: &Arc<Carrier>, shared: &mut Shared, id: u32) -> Self {
+        let session = &mut shared.session;
+        let mut text = match session.read(id) {
+            Some(Item::Head(text)) => text,
+            // It was reset meanwhile, which what reads it is told.
+            _ => Vec::new(),
+        };
+        let is_whole = session.has_received_all(id) && session.is_read(id);
+        let is_chunked = !is_whole && !session.has_length(id);
+        text.extend_from_slice(if is_chunked { b"transfer-encoding: chunked\r\n\r\n" } else { b"\r\n" });
+        let message = Message::response(text.starts_with(b"HEAD "));
+        let asking = Received::new(id, text, is_whole, is_chunked);
+        Self { asking, sending: Sending::new(carrier, id, message) }
     }
 
     /// Ready when the client, or an error, has ended the stream.
-    fn poll_end(&mut self) -> Poll<io::Error> {
-        let context = &mut Context::from_waker(&self.sending.calls.waker);
-        let reason = match &mut self.sending.body {
-            Some(body) => ready!(body.poll_reset(context)),
-            None => ready!(self.respond.poll_reset(context)),
-        };
-        Poll::Ready(reason.map_or_else(broken, |_| io::ErrorKind::ConnectionReset.into()))
-    }
-
-    /// Takes in what is lent; how many bytes of heads and bodies that is.
-    fn take(&mut self, lease: Lease) -> io::Result<usize> {
-        let Self { respond, sending, .. } = self;
-        sending.take(lease, |sending, step| {
-            match step {
-                Step::Interim(response) => respond.send_informational(response).map_err(broken)?,
-                Step::Head(response, is_all) => {
-                    let kind = response.headers().get(http::header::CONTENT_TYPE);
-                    sending.carrier.gate.respond(sending.number, kind.map(HeaderValue::as_bytes));
-                    let body = respond.send_response(response, is_all).map_err(broken)?;
-                    sending.begin(body, is_all);
-                }
-                Step::Data(_) | Step::End(_) => {}
-            }
-            Ok(())
-        })
+    fn poll_end(&self, shared: &mut Shared) -> Poll<io::Error> {
+        if let Some(reset) = shared.session.reset_of(self.sending.stream) {
+            return Poll::Ready(broken(reset));
+        }
+        if shared.is_lost {
+            return Poll::Ready(io::ErrorKind::BrokenPipe.into());
+        }
+        shared.session.watch(self.sending.stream, &self.sending.calls.waker);
+        Poll::Pending
     }
 }
 
 impl Channel for Stream {
     fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.sending.calls.note(Side::Read, context);
-        if self.sending.is_sent() || self.asking.has_ended() {
-            return self.poll_end().map(Err);
+        let carrier = Arc::clone(&self.sending.carrier);
+        let shared = &mut *carrier.shared();
+        if self.sending.is_sent(shared) || self.asking.has_ended() {
+            return self.poll_end(shared).map(Err);
         }
-        self.asking.poll_readable(&mut Context::from_waker(&self.sending.calls.waker))
+        self.asking.poll_readable(shared, &self.sending.calls.waker)
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>, memory: &mut [u8]) -> Poll<io::Result<usize>> {
         self.sending.calls.note(Side::Read, context);
+        let carrier = Arc::clone(&self.sending.carrier);
+        let shared = &mut *carrier.shared();
         // After the response the rest of the request is of no use: the client is told so when this is dropped (RFC 9113, section
         // 8.1).
-        if self.sending.is_sent() || self.asking.has_ended() {
-            return self.poll_end().map(Err);
+        if self.sending.is_sent(shared) || self.asking.has_ended() {
+            return self.poll_end(shared).map(Err);
         }
-        self.asking.poll_read(&mut Context::from_waker(&self.sending.calls.waker), memory)
+        self.asking.poll_read(shared, &self.sending.calls.waker, memory)
     }
 
     fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.sending.poll_send(context)
+        self.sending.poll_room(&mut self.sending.carrier.shared(), context)
     }
 
-    fn lend(&mut self, context: &mut Context<'_>, lease: Lease) -> io::Result<usize> {
-        let count = self.take(lease)?;
-        self.sending.send(context)?;
-        Ok(count)
+    fn lend(&mut self, _: &mut Context<'_>, lease: Lease) -> io::Result<usize> {
+        let carrier = Arc::clone(&self.sending.carrier);
+        self.sending.take(&mut carrier.shared(), lease, |shared, stream, head, is_all| {
+            shared.session.prioritise(stream, head.get("content-type"));
+            shared.session.send_head(stream, First::Status(&head.status()), head.fields(), is_all);
+            Ok(stream)
+        })
+    }
+
+    fn flush(&mut self) {
+        self.sending.flush();
     }
 
     fn end_writing(&mut self) {
-        if !self.sending.end() {
-            self.reset();
+        let carrier = Arc::clone(&self.sending.carrier);
+        let shared = &mut *carrier.shared();
+        if !self.sending.end(shared) {
+            self.sending.reset(shared, ErrorCode::INTERNAL_ERROR);
         }
     }
 
     fn reset(&mut self) {
-        if !self.sending.reset(Reason::INTERNAL_ERROR) {
-            self.respond.send_reset(Reason::INTERNAL_ERROR);
-        }
+        let carrier = Arc::clone(&self.sending.carrier);
+        self.sending.reset(&mut carrier.shared(), ErrorCode::INTERNAL_ERROR);
     }
 
     fn has_hung_up(&mut self) -> bool {
-        self.poll_end().is_ready()
+        self.poll_end(&mut self.sending.carrier.shared()).is_ready()
     }
 
     fn untaken(&self) -> Option<usize> {
-        self.sending.untaken()
+        self.sending.carrier.untaken(self.sending.stream)
     }
 
     fn with_socket(&self, work: &mut dyn FnMut(&Socket)) {

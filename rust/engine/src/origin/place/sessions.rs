@@ -14,8 +14,8 @@ use tokio::time::{Instant, sleep_until};
 use super::{Place, State};
 use crate::clock;
 use crate::error::{Code, Error, Result};
+use crate::net::Connection;
 use crate::net::http2::{Client, Driver, SessionLimits};
-use crate::net::{Connection, Peer};
 use crate::sync::{Arc, Mutex, lock};
 
 /// A connection that has this share of its streams open, in percent, is no longer filled while another one can be opened.
@@ -145,7 +145,7 @@ impl State {
     fn retire_sessions(&mut self, place: &Place) {
         let Self { sessions: Some(sessions), names, counts, .. } = self else { return };
         for session in &sessions.list {
-            let mut state = lock(&session.state);
+            let state = lock(&session.state);
             let is_old = state.requests >= place.limits.requests_per_connection
                 || clock::since(session.opened) >= place.limits.connection_age
                 || !names.has(session.peer);
@@ -204,22 +204,12 @@ pub(in crate::origin) async fn opened(mut opening: watch::Receiver<Option<Error>
 
 impl Opening {
     /// `connection` is there, and is to be one of HTTP/2: the first stream on it.
-    ///
-    /// # Errors
-    /// It is lost already.
-    pub(in crate::origin) async fn share(self, connection: Connection) -> Result<Box<Connection>> {
+    pub(in crate::origin) fn share(self, connection: Connection) -> Box<Connection> {
         let place = &self.place;
         let (peer, now) = (connection.peer, clock::now());
         let head_bytes = u32::try_from(place.limits.head.head_bytes).unwrap_or(u32::MAX);
-        let begun = Client::begin(connection, place.endpoint.scheme().name(), self.limits, head_bytes).await;
-        let (client, driver) = match begun {
-            Ok(begun) => begun,
-            Err(error) => {
-                let error = Peer::Origin.broken(&error);
-                self.fail(&error);
-                return Err(error);
-            }
-        };
+        let scheme = place.endpoint.scheme().name();
+        let (client, driver) = Client::begin(connection, scheme, self.limits, head_bytes);
         let state = Mutex::new(Use { client, requests: 0, used: now, is_retired: false, waker: None });
         let session = Arc::new(Session { peer, opened: now, state });
         let stream = session.stream();
@@ -232,7 +222,7 @@ impl Opening {
         place.serve(state, None);
         // The caller is on an engine thread.
         tokio::spawn(tend(Arc::clone(place), session, driver));
-        Ok(stream)
+        stream
     }
 
     /// The connection is there, and speaks HTTP/1.1.

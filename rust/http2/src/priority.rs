@@ -2,20 +2,20 @@
 
 /// How much a response is needed, by a client that shares one connection among several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Priority {
+pub struct Priority {
     /// 0 is needed first, 7 last (section 4.1).
-    pub(super) urgency: u8,
+    pub urgency: u8,
     /// It is of use in parts (section 4.2).
-    pub(super) incremental: bool,
+    pub incremental: bool,
 }
 
 impl Priority {
     /// Of a response of which nothing is said.
-    pub(super) const DEFAULT: Self = Self { urgency: 3, incremental: false };
+    pub const DEFAULT: Self = Self { urgency: 3, incremental: false };
 
     /// Reads a `Priority` field, or the value of a `PRIORITY_UPDATE` frame: a dictionary of structured fields, of which two
     /// members are known. What is malformed says nothing (section 5). None if neither member is there.
-    pub(super) fn parse(value: &[u8]) -> Option<Self> {
+    pub fn parse(value: &[u8]) -> Option<Self> {
         let mut found = None;
         for member in value.split(|byte| *byte == b',') {
             // A parameter of a member says nothing here.
@@ -35,7 +35,7 @@ impl Priority {
 
     /// For a response of the media type `content_type`, if the client `asked` for this. Events are of use one by one, and few. A
     /// playlist goes before the segments that it names.
-    pub(super) fn of_response(content_type: Option<&[u8]>, asked: Option<Self>) -> Self {
+    pub fn of_response(content_type: Option<&[u8]>, asked: Option<Self>) -> Self {
         let given = asked.unwrap_or(Self::DEFAULT);
         match content_type.map(media_type) {
             Some(kind) if kind.eq_ignore_ascii_case(b"text/event-stream") => {

@@ -1,0 +1,140 @@
+//! One stream, as far as a connection knows it.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+
+use bytes::{Bytes, BytesMut};
+
+use crate::frame::ErrorCode;
+use crate::priority::Priority;
+use crate::window::Window;
+
+/// Payloads are put together up to so many bytes, so that what waits to be read takes the memory of its bytes. Arbitrary.
+const SMALL: usize = 4096;
+
+/// What has come on a stream, in its order.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Item {
+    /// A head as over HTTP/1.1, without the empty line after it.
+    Head(Vec<u8>),
+    /// A part of the body. Its bytes count for the window until they are [released](crate::Session::release).
+    Data(Bytes),
+    /// The fields after the body, as over HTTP/1.1, without the empty line after them.
+    Trailers(Vec<u8>),
+}
+
+/// How a stream has ended before its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reset {
+    /// The other side has reset it.
+    Received(ErrorCode),
+    /// This side has, as the other one has broken the rules.
+    Sent(ErrorCode),
+    /// The other side has not looked at it: it may be sent again on another connection.
+    Refused,
+    /// The connection has ended.
+    Lost,
+}
+
+/// How much of a message has come, or gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// At most interim heads.
+    Nothing,
+    Head,
+    All,
+}
+
+#[derive(Debug)]
+pub(crate) enum Inbound {
+    Head(Vec<u8>),
+    Data(BytesMut),
+    Trailers(Vec<u8>),
+}
+
+/// A stream that has not ended on both sides, or that has something to be read.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) id: u32,
+    pub(crate) received: Progress,
+    pub(crate) sent: Progress,
+    pub(crate) reset: Option<Reset>,
+    pub(crate) inbound: VecDeque<Inbound>,
+    /// Bytes of the body that are to come, if the head says how many.
+    pub(crate) length: Option<u64>,
+    /// Bytes that the other side may send.
+    pub(crate) receive_window: Window,
+    /// Bytes that were released, and that it has not been told of.
+    pub(crate) released: usize,
+    /// Bytes that this side may send.
+    pub(crate) send_window: Window,
+    /// Bytes that are to be sent.
+    pub(crate) unsent: usize,
+    /// After them this ends, with these fields, encoded, if there are any.
+    pub(crate) end: Option<Vec<u8>>,
+    pub(crate) asked: Option<Priority>,
+    pub(crate) priority: Priority,
+    /// When a frame of it was sent last, in frames of the connection.
+    pub(crate) turn: u64,
+    /// A response without a body, whatever its head says.
+    pub(crate) is_bodiless: bool,
+    /// Its owner has left it: it ends when all is sent.
+    pub(crate) is_left: bool,
+    pub(crate) waker: Option<Waker>,
+}
+
+impl Stream {
+    pub(crate) fn new(id: u32, receive_window: u32, send_window: u32, asked: Option<Priority>) -> Self {
+        Self {
+            id,
+            received: Progress::Nothing,
+            sent: Progress::Nothing,
+            reset: None,
+            inbound: VecDeque::new(),
+            length: None,
+            receive_window: Window::new(receive_window),
+            released: 0,
+            send_window: Window::new(send_window),
+            unsent: 0,
+            end: None,
+            asked,
+            priority: asked.unwrap_or(Priority::DEFAULT),
+            turn: 0,
+            is_bodiless: false,
+            is_left: false,
+            waker: None,
+        }
+    }
+
+    pub(crate) fn wake(&self) {
+        if let Some(waker) = &self.waker {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Whether a frame of it can be sent while the connection's window has `room`.
+    pub(crate) fn is_ready(&self, room: usize) -> bool {
+        self.reset.is_none()
+            && self.sent == Progress::Head
+            && if self.unsent > 0 { room > 0 && self.send_window.room() > 0 } else { self.end.is_some() }
+    }
+
+    /// Keeps a payload until it is read.
+    pub(crate) fn keep(&mut self, payload: &[u8]) {
+        match self.inbound.back_mut() {
+            Some(Inbound::Data(last)) if last.len() < SMALL => last.extend_from_slice(payload),
+            _ if !payload.is_empty() => self.inbound.push_back(Inbound::Data(BytesMut::from(payload))),
+            _ => {}
+        }
+    }
+
+    /// Bytes that wait to be read.
+    pub(crate) fn unread(&self) -> usize {
+        self.inbound.iter().map(|item| if let Inbound::Data(data) = item { data.len() } else { 0 }).sum()
+    }
+
+    /// Both sides have sent all, or one of them has reset it.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.reset.is_some() || (self.received == Progress::All && self.sent == Progress::All)
+    }
+}
