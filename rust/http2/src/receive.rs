@@ -125,8 +125,16 @@ impl Session {
     fn break_off(&mut self, stream: u32, code: ErrorCode) {
         if self.place(stream).is_some() {
             self.reset(stream, code);
+            self.forget_withheld(stream);
         } else {
             self.say_reset(stream, code);
+        }
+    }
+
+    /// A stream that has ended before anything took it has no owner.
+    fn forget_withheld(&mut self, stream: u32) {
+        if self.place(stream).is_some_and(|place| self.streams[place].is_withheld) {
+            self.close(stream);
         }
     }
 
@@ -180,6 +188,9 @@ impl Session {
         stream.length = left.flatten();
         if ends {
             stream.received = Progress::All;
+            if std::mem::take(&mut stream.is_withheld) {
+                self.arrived.push_back(head.stream);
+            }
         }
         if is_left {
             // What it belongs to is not read any more.
@@ -304,8 +315,12 @@ impl Session {
         let mut stream = Stream::new(id, self.limits.window, self.peer.window, asked);
         (stream.received, stream.length) = (progress(ends_stream), head.length);
         stream.inbound.push_back(Inbound::Head(head.text));
+        // That no body follows is known at its end: what took the request before could not take it back.
+        stream.is_withheld = !ends_stream && head.length == Some(0);
+        if !stream.is_withheld {
+            self.arrived.push_back(id);
+        }
         self.push(stream);
-        self.arrived.push_back(id);
     }
 
     /// RFC 6585, section 5.
@@ -349,6 +364,9 @@ impl Session {
                 stream.inbound.push_back(Inbound::Trailers(text));
                 stream.received = Progress::All;
                 stream.wake();
+                if std::mem::take(&mut stream.is_withheld) {
+                    self.arrived.push_back(id);
+                }
             }
             _ => self.break_off(id, ErrorCode::PROTOCOL_ERROR),
         }
@@ -396,6 +414,7 @@ impl Session {
                 stream.wake();
             }
         }
+        self.forget_withheld(head.stream);
         Ok(())
     }
 

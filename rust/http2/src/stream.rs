@@ -78,6 +78,8 @@ pub(crate) struct Stream {
     pub(crate) turn: u64,
     /// A response without a body, whatever its head says.
     pub(crate) is_bodiless: bool,
+    /// Nothing takes it before its end has come.
+    pub(crate) is_withheld: bool,
     /// Its owner has left it: it ends when all is sent.
     pub(crate) is_left: bool,
     pub(crate) waker: Option<Waker>,
@@ -101,6 +103,7 @@ impl Stream {
             priority: asked.unwrap_or(Priority::DEFAULT),
             turn: 0,
             is_bodiless: false,
+            is_withheld: false,
             is_left: false,
             waker: None,
         }

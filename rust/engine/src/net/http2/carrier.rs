@@ -223,7 +223,8 @@ impl Shared {
         if self.session.unsent(stream) == 0 {
             self.bodies.retain(|(known, _)| *known != stream);
         }
-        if !self.session.control().is_empty() || !self.waiting.is_empty() || self.session.is_over() {
+        let may_end = self.session.is_over() || self.session.is_refused();
+        if may_end || !self.session.control().is_empty() || !self.waiting.is_empty() {
             self.kick();
         }
     }
@@ -259,6 +260,9 @@ impl Shared {
                     self.failure = Some(failure);
                 }
             }
+            // What was lent to a stream that has been reset goes back at once.
+            let Self { session, bodies, .. } = self;
+            bodies.retain(|(stream, _)| session.reset_of(*stream).is_none());
             if !self.waiting.is_empty() {
                 self.kick();
             }
