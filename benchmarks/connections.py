@@ -21,6 +21,7 @@ from urllib.request import urlopen
 from harness import results
 from harness.builds import BENCHMARKS
 from harness.processes import HOST, Process, free_port
+from harness.quiet_origin import origin
 from harness.settings import FULL
 
 CASES = {"app": "/ok", "native": "/vod/ok", "events": "/live/events", "events-app": "/events"}
@@ -40,21 +41,6 @@ class Row:
     bytes_per_client: float
     wakeups: int
     idle_seconds: float
-
-
-async def origin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answers /ok, and sends one event in answer to any other request."""
-    try:
-        while True:
-            head = await reader.readuntil(b"\r\n\r\n")
-            if head.startswith(b"GET /ok "):
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-                continue
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: hello\n\n")
-            await reader.read()
-    except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-        # The last is the end of the run, which asyncio would log for each client.
-        writer.close()
 
 
 async def client(port: int, path: str, turn: asyncio.Semaphore) -> asyncio.StreamWriter:

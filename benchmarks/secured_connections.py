@@ -1,9 +1,9 @@
 """What idle clients cost in memory over TLS and HTTP/2, beside the peers: `secured_connections.py [--clients 2000]`.
 
 Each case is a fresh gateway: connections without TLS, over TLS by HTTP/1.1 and by HTTP/2, each of which has had one
-answer and is kept; and quiet event streams, 50 of them on each connection of HTTP/2. Reported are resident bytes of the
-gateway's processes for each connection or stream, over what it had when it had answered ten. Results are in
-results/secured_connections.json.
+answer and is kept; and quiet event streams, 50 of them on each connection of HTTP/2. Reported are bytes of the gateway's
+processes in memory, what they share counted once, for each connection or stream, over what they were when it had
+answered ten. Results are in results/secured_connections.json.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from h2.events import DataReceived, Event
 
 from harness import command, results, secured
 from harness.builds import AbsentError
-from harness.cpu import descendants
+from harness.fan_out import resident
 from harness.gateways import BY_NAME, Gateway, Launch
 from harness.processes import HOST, Process, free_port
+from harness.quiet_origin import origin
 from harness.secured_gateways import BY_NAME as SECURED
 from harness.settings import FULL
 
@@ -51,21 +52,6 @@ class Row:
     bytes_each: float
 
 
-async def origin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answers /ok, and sends one event in answer to any other request."""
-    try:
-        while True:
-            head = await reader.readuntil(b"\r\n\r\n")
-            if head.startswith(b"GET /ok "):
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-                continue
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: ok\n\n")
-            await reader.read()
-    except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-        # The last is the end of the run, which asyncio would log for each client.
-        writer.close()
-
-
 def trusting(protocol: str) -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -85,7 +71,7 @@ async def by_http_1(port: int, context: ssl.SSLContext | None) -> asyncio.Stream
 
 
 async def by_http_2(port: int, context: ssl.SSLContext, path: str, streams: int) -> asyncio.StreamWriter:
-    """A connection on which each of `streams` has had a body with "ok"."""
+    """A connection on which each of `streams` has had a part of a body."""
     reader, writer = await asyncio.open_connection(HOST, port, ssl=context, server_hostname=secured.NAME)
     protocol = H2Connection(H2Configuration(header_encoding="utf-8"))
     protocol.initiate_connection()
@@ -99,20 +85,10 @@ async def by_http_2(port: int, context: ssl.SSLContext, path: str, streams: int)
         if not data:
             raise RuntimeError("the gateway has closed the connection")
         events: list[Event] = protocol.receive_data(data)
-        waiting -= sum(isinstance(event, DataReceived) and b"ok" in event.data for event in events)
+        waiting -= sum(isinstance(event, DataReceived) and bool(event.data) for event in events)
     # Settings and windows are acknowledged.
     writer.write(protocol.data_to_send())
     return writer
-
-
-def resident(pid: int) -> int:
-    """Bytes of a process and those below it."""
-    total = 0
-    for each in descendants(pid):
-        for line in Path(f"/proc/{each}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Rss:"):
-                total += int(line.split()[1]) * 1024
-    return total
 
 
 def connecting(case: str, port: int) -> Callable[[], asyncio.Future[asyncio.StreamWriter]]:

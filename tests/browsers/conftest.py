@@ -31,6 +31,15 @@ class Front:
     url: str
 
 
+def page(text: str) -> web.RouteDef:
+    """The route of a page, at `/`."""
+
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(text=text, content_type="text/html")
+
+    return web.get("/", answer)
+
+
 Serve = Callable[[web.Application, penstock.Engine], Awaitable[Front]]
 
 

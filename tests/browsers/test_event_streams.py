@@ -15,7 +15,7 @@ from support.client import answer
 from support.waiting import until
 from support.ways import NEVER
 
-from .conftest import Serve
+from .conftest import Serve, page
 
 _COUNT = 50
 _SECONDS = 60
@@ -60,10 +60,6 @@ def connections(engine: penstock.Engine) -> int:
     return int(line.removeprefix(name))
 
 
-async def page(_request: web.Request) -> web.Response:
-    return web.Response(text=_PAGE, content_type="text/html")
-
-
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("lane", ["native", "app"])
 async def test_fifty_streams_share_a_connection(
@@ -76,7 +72,7 @@ async def test_fifty_streams_share_a_connection(
         app = web.Application()
         app.add_routes(
             [
-                web.get("/", page),
+                page(_PAGE),
                 gateway.native("/native/", timeouts=NEVER),
                 web.get("/app/{number}", gateway.relay),
             ]

@@ -1,7 +1,5 @@
 """grpc-web and connect-web, in a page of another origin, call a server of grpcio."""
 
-import asyncio
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,12 +11,12 @@ import penstock
 from penstock.config import Forwarding, GrpcWeb, OriginHttp2
 from penstock.web import Gateway
 from support.browser import Page
+from support.servers import running_grpc_server
 from support.waiting import in_time
 
-from .conftest import Serve
+from .conftest import Serve, page
 
 _SECONDS = 30
-_SERVER = Path(__file__).parents[1] / "grpc" / "server.py"
 # Both return what came of a call: the messages, and the code and the text of an error.
 _PAGE = """<!doctype html><meta charset=utf-8><link rel=icon href=data:,><title>calls</title>%s
 <script type="module">
@@ -84,14 +82,8 @@ CLIENTS = {
 
 @pytest.fixture
 async def server() -> AsyncIterator[str]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, str(_SERVER), stdout=asyncio.subprocess.PIPE
-    )
-    assert process.stdout is not None
-    port = await in_time(process.stdout.readline(), "a server of gRPC listens")
-    yield f"http://127.0.0.1:{int(port)}"
-    process.kill()
-    await process.wait()
+    async with running_grpc_server() as server:
+        yield f"http://{server}"
 
 
 @pytest.fixture
@@ -103,11 +95,8 @@ def engine_options(server: str) -> dict[str, Any]:
 async def page_url(packages: Path, import_map: str) -> AsyncIterator[str]:
     """A page that penstock does not serve."""
 
-    async def page(_request: web.Request) -> web.Response:
-        return web.Response(text=_PAGE % import_map, content_type="text/html")
-
     app = web.Application()
-    app.add_routes([web.get("/", page), web.static("/packages", packages)])
+    app.add_routes([page(_PAGE % import_map), web.static("/packages", packages)])
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

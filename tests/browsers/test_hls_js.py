@@ -13,7 +13,7 @@ from support.packaging import CONTAINERS, PICTURES_PER_SECOND, on_demand
 from support.programs import output_of, require
 from support.servers import running_nginx
 
-from .conftest import Serve
+from .conftest import Serve, page
 
 _SECONDS = 10
 _PAGE = """<!doctype html><meta charset=utf-8><link rel=icon href=data:,><title>film</title>
@@ -49,15 +49,12 @@ async def test_hls_js_plays_a_film_to_its_end(
     await output_of(*on_demand(require("ffmpeg", package="ffmpeg"), container, _SECONDS), directory=root)
     segments = sorted(path.name for path in root.glob("segment*"))
 
-    async def page(_request: web.Request) -> web.Response:
-        return web.Response(text=_PAGE, content_type="text/html")
-
     async with running_nginx(require("nginx", package="nginx"), root.parent, run) as origin:
         gateway = Gateway(origin, engine=engine)
         app = web.Application()
         app.add_routes(
             [
-                web.get("/", page),
+                page(_PAGE),
                 web.static("/packages", packages),
                 gateway.native("/native/"),
                 gateway.native("/cached/", caching=Caching(lifetime=60)),

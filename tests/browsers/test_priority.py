@@ -11,7 +11,7 @@ from penstock.web import Gateway
 from support.browser import Page
 from support.client import answer
 
-from .conftest import Serve
+from .conftest import Serve, page
 
 _SECONDS = 60
 _BODY = bytes(8 << 20)
@@ -58,9 +58,6 @@ class Origin:
 async def test_an_urgent_response_overtakes(engine: penstock.Engine, serve: Serve, tab: Page) -> None:
     script = Origin()
 
-    async def page(_request: web.Request) -> web.Response:
-        return web.Response(text=_PAGE, content_type="text/html")
-
     async def asked(_request: web.Request) -> web.Response:
         """Return once the origin has all of the slow requests."""
         await script.slow.wait()
@@ -69,7 +66,7 @@ async def test_an_urgent_response_overtakes(engine: penstock.Engine, serve: Serv
     async with ScriptedOrigin(script) as origin:
         gateway = Gateway(origin.url, engine=engine)
         app = web.Application()
-        app.add_routes([web.get("/", page), web.get("/asked", asked), gateway.native("/native/")])
+        app.add_routes([page(_PAGE), web.get("/asked", asked), gateway.native("/native/")])
         front = await serve(app, engine)
         await tab.open(front.url)
         await tab.until("document.readyState === 'complete'", seconds=_SECONDS)

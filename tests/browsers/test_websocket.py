@@ -8,7 +8,7 @@ import penstock
 from penstock.web import Gateway
 from support.browser import Page
 
-from .conftest import Serve
+from .conftest import Serve, page
 
 _SECONDS = 30
 _PAGE = """<!doctype html><meta charset=utf-8><link rel=icon href=data:,><title>sockets</title><script>
@@ -20,10 +20,6 @@ const talk = (path) => new Promise((done, failed) => {
   socket.onclose = (event) => done([heard, event.code])
 })
 </script>"""
-
-
-async def page(_request: web.Request) -> web.Response:
-    return web.Response(text=_PAGE, content_type="text/html")
 
 
 async def echo(request: web.Request) -> web.WebSocketResponse:
@@ -51,7 +47,7 @@ async def test_websockets_open_beside_a_page_of_http2(
     app = web.Application()
     app.add_routes(
         [
-            web.get("/", page),
+            page(_PAGE),
             web.get("/handler", echo),
             gateway.native("/native/"),
             web.get("/relay", gateway.relay),

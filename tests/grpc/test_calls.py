@@ -13,6 +13,7 @@ import trustme
 from support.certificates import written
 from support.command import Running, serve
 from support.http2 import Http2Client
+from support.servers import running_grpc_server
 from support.waiting import in_time
 
 HERE = Path(__file__).parent
@@ -21,14 +22,8 @@ HERE = Path(__file__).parent
 @pytest.fixture
 async def server() -> AsyncIterator[str]:
     """Where a server of gRPC listens."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, str(HERE / "server.py"), stdout=asyncio.subprocess.PIPE
-    )
-    assert process.stdout is not None
-    port = await in_time(process.stdout.readline(), "a server of gRPC listens")
-    yield f"127.0.0.1:{int(port)}"
-    process.kill()
-    await process.wait()
+    async with running_grpc_server() as server:
+        yield server
 
 
 @pytest.fixture

@@ -13,8 +13,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from .waiting import in_time
+
 _LISTENING = re.compile(rb"listening on (https?://\S+?:\d+)")
 
+_GRPC_SERVER = Path(__file__).parents[1] / "grpc" / "server.py"
 _NGINX = """\
 daemon off;
 {user}
@@ -90,6 +93,21 @@ async def _announced(stderr: asyncio.StreamReader) -> str:
     raise AssertionError(
         f"penstock serve ended before it listened: {b''.join(said).decode(errors='replace')}"
     )
+
+
+@asynccontextmanager
+async def running_grpc_server() -> AsyncIterator[str]:
+    """The server of `tests/grpc`; yields its host and port."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(_GRPC_SERVER), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        port = await in_time(process.stdout.readline(), "a server of gRPC listens")
+        yield f"127.0.0.1:{int(port)}"
+    finally:
+        process.kill()
+        await process.wait()
 
 
 @asynccontextmanager

@@ -27,6 +27,8 @@ from penstock.engine import Engine
 from penstock.exceptions import make_error
 from penstock.stats import DecisionStats, TenantStats
 
+from .target import target_url
+
 __all__ = [
     "Allow",
     "Authoriser",
@@ -415,7 +417,7 @@ def _request(asked: _native.AskedRequest) -> NativeRequest:
     headers = CIMultiDict((_text(name), _text(value)) for name, value in asked.headers)
     return NativeRequest(
         method=asked.method,
-        url=_url(asked.target),
+        url=target_url(asked.target),
         headers=CIMultiDictProxy(headers),
         remote=asked.remote,
         host=asked.authority,
@@ -444,13 +446,7 @@ def row_of(request: NativeRequest) -> Row:
 def _request_of(row: Row) -> NativeRequest:
     route, method, target, host, remote, fields, key = row
     headers = CIMultiDictProxy(CIMultiDict(fields))
-    return NativeRequest(method, _url(target), headers, remote, host, route, key)
-
-
-def _url(target: str) -> URL:
-    """A target in origin-form. Of `//admin/x` yarl alone would read a host and the path `/x`, which is not asked for."""
-    path, _, query = target.partition("?")
-    return URL.build(path=path, query_string=query, encoded=True)
+    return NativeRequest(method, target_url(target), headers, remote, host, route, key)
 
 
 def _text(value: bytes) -> str:

@@ -12,6 +12,8 @@ from aiohttp.http_parser import RawRequestMessage
 from multidict import CIMultiDict, CIMultiDictProxy, istr
 from yarl import URL
 
+from .target import target_url
+
 __all__ = ["MOST_BYTES", "MOST_FIELDS", "plain_request"]
 
 MOST_BYTES: Final = 4096
@@ -121,5 +123,4 @@ def _read_fields(section: bytes) -> _Fields | None:
 def _url(target: str) -> URL | None:
     if not target.startswith("/") or "#" in target:
         return None
-    path, _, query = target.partition("?")
-    return URL.build(path=path, query_string=query, encoded=True)
+    return target_url(target)

@@ -9,11 +9,12 @@ import re
 from typing import Final
 
 from aiohttp import web
+from yarl import URL
 
 from penstock._native import has_dot_segments, is_target
 from penstock.exceptions import make_error
 
-__all__ = ["has_dot_segments", "raw_target", "replaced_target"]
+__all__ = ["has_dot_segments", "raw_target", "replaced_target", "target_url"]
 
 _ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?]*", re.ASCII)
 
@@ -68,3 +69,9 @@ def _refuse_ambiguous(target: str) -> None:
         raise make_error("BAD_REQUEST", "the target has a fragment, or another character that no target has")
     if has_dot_segments(target):
         raise make_error("BAD_REQUEST", "the path has dot segments")
+
+
+def target_url(target: str) -> URL:
+    """A target in origin-form. Of `//admin/x` yarl alone would read a host and the path `/x`, which is not asked for."""
+    path, _, query = target.partition("?")
+    return URL.build(path=path, query_string=query, encoded=True)

@@ -9,13 +9,16 @@ mod hpack;
 mod priority;
 mod receive;
 mod section;
+mod send;
 mod session;
 mod stream;
 mod window;
 
 pub use frame::ErrorCode;
 pub use priority::Priority;
-pub use session::{Failure, First, Frame, Limits, Session};
+pub use section::OF_CONNECTION;
+pub use send::{First, Frame};
+pub use session::{Failure, Limits, Session};
 pub use stream::{Item, Reset};
 
 #[cfg(test)]

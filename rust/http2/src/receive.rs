@@ -2,9 +2,10 @@
 
 use crate::frame::{ErrorCode, FrameHead, HEAD, LONGEST, flag, kind, number, write};
 use crate::priority::Priority;
-use crate::section::{Fault, Kind};
-use crate::session::{Block, DRAINED, Drain, Failure, First, Session};
-use crate::stream::{Inbound, Progress, Reset, Stream};
+use crate::section::{Fault, Kind, Section};
+use crate::send::First;
+use crate::session::{Block, DRAINED, Drain, Failure, Session};
+use crate::stream::{Item, Progress, Reset, Stream};
 use crate::window::MOST;
 
 type Result<T = ()> = std::result::Result<T, Failure>;
@@ -172,9 +173,7 @@ impl Session {
         let ends = head.has(flag::END_STREAM);
         let fault = if !is_within {
             Some(ErrorCode::FLOW_CONTROL_ERROR)
-        } else if left == Some(None)
-            || (ends && left.is_some_and(|left| left != Some(0)) && !stream.is_bodiless)
-        {
+        } else if left == Some(None) || (ends && left.is_some_and(|left| left != Some(0))) {
             // Section 8.1.1.
             Some(ErrorCode::PROTOCOL_ERROR)
         } else {
@@ -289,7 +288,7 @@ impl Session {
         }
     }
 
-    fn request_came(&mut self, id: u32, section: crate::section::Section, ends_stream: bool) {
+    fn request_came(&mut self, id: u32, section: Section, ends_stream: bool) {
         if id <= self.last_received {
             // It was reset while this was on its way.
             return;
@@ -312,9 +311,9 @@ impl Session {
             return self.break_off(id, ErrorCode::PROTOCOL_ERROR);
         }
         let asked = self.early(id).or_else(|| head.priority.as_deref().and_then(Priority::parse));
-        let mut stream = Stream::new(id, self.limits.window, self.peer.window, asked);
+        let mut stream = Stream::new(id, self.known_window, self.peer.window, asked);
         (stream.received, stream.length) = (progress(ends_stream), head.length);
-        stream.inbound.push_back(Inbound::Head(head.text));
+        stream.inbound.push_back(Item::Head(head.text));
         // That no body follows is known at its end: what took the request before could not take it back.
         stream.is_withheld = !ends_stream && head.length == Some(0);
         if !stream.is_withheld {
@@ -325,7 +324,7 @@ impl Session {
 
     /// RFC 6585, section 5.
     fn answer_too_large(&mut self, id: u32, ends_stream: bool) {
-        self.streams.push(Stream::new(id, self.limits.window, self.peer.window, None));
+        self.streams.push(Stream::new(id, self.known_window, self.peer.window, None));
         self.send_head(id, First::Status(b"431"), [], true);
         self.streams.pop();
         if !ends_stream {
@@ -333,22 +332,22 @@ impl Session {
         }
     }
 
-    fn response_came(&mut self, id: u32, section: crate::section::Section, ends_stream: bool) {
+    fn response_came(&mut self, id: u32, section: Section, ends_stream: bool) {
         // One that this side has reset is gone.
         let Some(place) = self.place(id) else { return };
         let Ok(head) = section.head() else { return self.break_off(id, ErrorCode::PROTOCOL_ERROR) };
         let stream = &mut self.streams[place];
-        let lacks_body = ends_stream && head.length.is_some_and(|length| length > 0) && !stream.is_bodiless;
-        if (head.is_special && ends_stream) || lacks_body && !is_bodiless(&head.text) {
+        let is_interim = head.status < 200;
+        // A response to HEAD, and a 304, have no body, whatever length they tell (RFC 9110, section 8.6).
+        stream.is_bodiless |= head.status == 304;
+        let length = head.length.filter(|_| !stream.is_bodiless);
+        if ends_stream && (is_interim || length.is_some_and(|length| length > 0)) {
             return self.break_off(id, ErrorCode::PROTOCOL_ERROR);
         }
-        if !head.is_special {
-            stream.received = progress(ends_stream);
-            if !stream.is_bodiless {
-                stream.length = head.length;
-            }
+        if !is_interim {
+            (stream.received, stream.length) = (progress(ends_stream), length);
         }
-        stream.inbound.push_back(Inbound::Head(head.text));
+        stream.inbound.push_back(Item::Head(head.text));
         stream.wake();
     }
 
@@ -358,10 +357,10 @@ impl Session {
         if stream.received == Progress::All {
             return self.break_off(id, ErrorCode::STREAM_CLOSED);
         }
-        let lacks_body = stream.length.is_some_and(|left| left > 0) && !stream.is_bodiless;
+        let lacks_body = stream.length.is_some_and(|left| left > 0);
         match trailers {
             Ok(text) if ends_stream && !lacks_body => {
-                stream.inbound.push_back(Inbound::Trailers(text));
+                stream.inbound.push_back(Item::Trailers(text));
                 stream.received = Progress::All;
                 stream.wake();
                 if std::mem::take(&mut stream.is_withheld) {
@@ -423,11 +422,11 @@ impl Session {
             return Err(protocol("SETTINGS are of a stream"));
         }
         if head.has(flag::ACK) {
-            return if payload.is_empty() {
-                Ok(())
-            } else {
-                Err(size("an acknowledgement of SETTINGS has a payload"))
-            };
+            if !payload.is_empty() {
+                return Err(size("an acknowledgement of SETTINGS has a payload"));
+            }
+            self.shrink_windows();
+            return Ok(());
         }
         if payload.len() % 6 != 0 {
             return Err(size("SETTINGS end within a setting"));
@@ -451,6 +450,15 @@ impl Session {
         self.has_settings = true;
         write(kind::SETTINGS, flag::ACK, 0, &[], &mut self.out);
         Ok(())
+    }
+
+    /// The other side knows the window of streams, which may be smaller than the one that it took for granted (section 6.9.3).
+    fn shrink_windows(&mut self) {
+        let change = i64::from(self.limits.window) - i64::from(self.known_window);
+        self.known_window = self.limits.window;
+        for stream in &mut self.streams {
+            stream.receive_window.open(change);
+        }
     }
 
     /// Section 6.9.2.
@@ -572,9 +580,4 @@ fn unpad(head: FrameHead, payload: &[u8]) -> Result<&[u8]> {
     let (padding, payload) = payload.split_first().ok_or(size("a padded frame is empty"))?;
     let length = payload.len().checked_sub(usize::from(*padding));
     Ok(&payload[..length.ok_or(protocol("there is more padding than payload"))?])
-}
-
-/// A response to any request but HEAD that has no body, whatever length it tells (RFC 9110, section 8.6).
-fn is_bodiless(head: &[u8]) -> bool {
-    head.starts_with(b"HTTP/1.1 304 ")
 }

@@ -5,9 +5,9 @@
 
 /// What a field counts for besides its bytes (RFC 9113, section 6.5.2).
 const OVERHEAD: usize = 32;
-/// Fields about one connection of HTTP/1.1 (section 8.2.2).
-const OF_CONNECTION: [&[u8]; 5] =
-    [b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"];
+/// Fields about one connection of HTTP/1.1, of which HTTP/2 has no notion (section 8.2.2).
+pub const OF_CONNECTION: [&str; 5] =
+    ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
 const PSEUDO: [&[u8]; 5] = [b":method", b":scheme", b":authority", b":path", b":status"];
 
 /// Which of [`PSEUDO`].
@@ -64,8 +64,8 @@ pub(crate) struct Head {
     pub(crate) length: Option<u64>,
     /// The value of the field `Priority`.
     pub(crate) priority: Option<Vec<u8>>,
-    /// Of a request: it is HEAD. Of a response: its status is below 200.
-    pub(crate) is_special: bool,
+    /// Of a response; 0 of a request.
+    pub(crate) status: u16,
 }
 
 impl Section {
@@ -113,7 +113,8 @@ impl Section {
         if name.is_empty() || !name.iter().all(|byte| is_lower(*byte)) {
             return Err("a name is no name in lower case");
         }
-        if OF_CONNECTION.contains(&name) || (name == b"te" && value != b"trailers") {
+        let is_of_connection = OF_CONNECTION.iter().any(|known| known.as_bytes() == name);
+        if is_of_connection || (name == b"te" && value != b"trailers") {
             return Err("a field is about a connection of HTTP/1.1");
         }
         match name {
@@ -170,12 +171,12 @@ impl Section {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
-        let (text, is_special) = match self.kind {
+        let (text, status) = match self.kind {
             Kind::Response => self.response(),
-            _ => self.request(),
+            _ => self.request().map(|text| (text, 0)),
         }
         .map_err(Fault::Malformed)?;
-        Ok(Head { text, length: self.length, priority: self.priority, is_special })
+        Ok(Head { text, length: self.length, priority: self.priority, status })
     }
 
     /// The fields after a body.
@@ -183,7 +184,7 @@ impl Section {
         self.fault.map_or(Ok(self.lines), Err)
     }
 
-    fn request(&self) -> Result<(Vec<u8>, bool), &'static str> {
+    fn request(&self) -> Result<Vec<u8>, &'static str> {
         let method = self.pseudo(Pseudo::Method).filter(|method| is_token(method));
         let method = method.ok_or("there is no method")?;
         let (named, host) = (self.pseudo(Pseudo::Authority), self.host.as_deref());
@@ -215,18 +216,22 @@ impl Section {
         if !self.cookies.is_empty() {
             text.extend_from_slice(b"\r\n");
         }
-        Ok((text, method == b"HEAD"))
+        Ok(text)
     }
 
-    fn response(&self) -> Result<(Vec<u8>, bool), &'static str> {
+    fn response(&self) -> Result<(Vec<u8>, u16), &'static str> {
         let status = self.pseudo(Pseudo::Status).unwrap_or_default();
-        // 101 has no place in HTTP/2 (section 8.6).
-        let is_status = matches!(status, [b'1'..=b'9', b'0'..=b'9', b'0'..=b'9']) && status != b"101";
-        if !is_status {
-            return Err("there is no status");
+        let number = match status {
+            [b'1'..=b'9', b'0'..=b'9', b'0'..=b'9'] => {
+                status.iter().fold(0, |number, digit| number * 10 + u16::from(digit - b'0'))
+            }
+            _ => return Err("there is no status"),
+        };
+        if number == 101 {
+            return Err("101 has no place in HTTP/2 (section 8.6)");
         }
         let parts: [&[u8]; 4] = [b"HTTP/1.1 ", status, b" \r\n", &self.lines];
-        Ok((parts.concat(), status[0] == b'1'))
+        Ok((parts.concat(), number))
     }
 }
 

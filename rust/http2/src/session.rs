@@ -6,11 +6,11 @@
 use std::collections::VecDeque;
 use std::task::Waker;
 
-use crate::frame::{ErrorCode, FrameHead, HEAD, LONGEST, PREFACE, flag, kind, write};
+use crate::frame::{ErrorCode, PREFACE, kind, write};
 use crate::hpack::{Decoder, Encoder};
 use crate::priority::Priority;
 use crate::section::Section;
-use crate::stream::{Inbound, Item, Progress, Reset, Stream};
+use crate::stream::{Item, Progress, Reset, Stream};
 use crate::window::{MOST, Window};
 
 /// The window of a connection, and of a stream of which nothing else is said (section 6.9.2).
@@ -31,7 +31,7 @@ pub struct Limits {
     pub streams: u32,
     /// Bytes of a body that are sent before they are read.
     pub window: u32,
-    /// Bytes of all bodies, as well. At least 65,535.
+    /// Bytes of all bodies, as well: 65,535 to 2,147,483,647, and the nearest of these if it is another number.
     pub connection_window: u32,
     /// Bytes of a section of fields, as section 6.5.2 counts them.
     pub head_bytes: u32,
@@ -46,41 +46,11 @@ pub struct Failure {
     pub why: &'static str,
 }
 
-/// The first line of a head.
-#[derive(Debug, Clone, Copy)]
-pub enum First<'a> {
-    /// Of a response.
-    Status(&'a [u8]),
-    /// Of a request.
-    Request {
-        /// Its method.
-        method: &'a [u8],
-        /// `http` or `https`.
-        scheme: &'a [u8],
-        /// The host, and the port if it is not the scheme's.
-        authority: &'a [u8],
-        /// Path and query.
-        path: &'a [u8],
-    },
-}
-
-/// A frame of a body that is to be sent now.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Frame {
-    /// Whose body.
-    pub stream: u32,
-    /// How many bytes of it.
-    pub bytes: usize,
-    /// What goes before them. Without bytes, what ends the body.
-    pub head: Vec<u8>,
-}
-
 /// What the other side lets this one do.
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) window: u32,
     pub(crate) streams: u32,
-    pub(crate) frame: usize,
 }
 
 /// Fields whose frames have not all come.
@@ -134,6 +104,8 @@ pub struct Session {
     pub(crate) early: VecDeque<(u32, Priority)>,
     /// Requests that nothing has taken.
     pub(crate) arrived: VecDeque<u32>,
+    /// The window of a stream, as far as the other side knows.
+    pub(crate) known_window: u32,
     pub(crate) receive_window: Window,
     pub(crate) released: usize,
     pub(crate) send_window: Window,
@@ -165,10 +137,12 @@ impl Session {
     }
 
     fn new(role: Role, limits: Limits, preface: &'static [u8]) -> Self {
+        let connection_window = limits.connection_window.clamp(WINDOW, MOST);
+        let limits = Limits { connection_window, ..limits };
         Self {
             role,
             limits,
-            peer: Peer { window: WINDOW, streams: u32::MAX, frame: LONGEST },
+            peer: Peer { window: WINDOW, streams: u32::MAX },
             preface,
             partial: Vec::new(),
             has_settings: false,
@@ -181,7 +155,8 @@ impl Session {
             recent: VecDeque::new(),
             early: VecDeque::new(),
             arrived: VecDeque::new(),
-            receive_window: Window::new(limits.connection_window.max(WINDOW)),
+            known_window: limits.window.max(WINDOW),
+            receive_window: Window::new(connection_window),
             released: 0,
             send_window: Window::new(WINDOW),
             out: Vec::new(),
@@ -203,7 +178,8 @@ impl Session {
             payload.extend_from_slice(&u32::to_be_bytes(value));
         }
         write(kind::SETTINGS, 0, 0, &payload, &mut self.out);
-        if let Some(more @ 1..) = connection_window.checked_sub(WINDOW) {
+        if connection_window > WINDOW {
+            let more = connection_window - WINDOW;
             write(kind::WINDOW_UPDATE, 0, 0, &more.to_be_bytes(), &mut self.out);
         }
     }
@@ -233,12 +209,11 @@ impl Session {
     /// Begins a stream, if the other side takes one more. Its owner has to [close](Self::close) it.
     pub fn open(&mut self) -> Option<u32> {
         let id = self.next;
-        let has_room = self.streams.len() < usize::try_from(self.peer.streams).unwrap_or(usize::MAX);
-        if self.is_refused || !has_room || id > MOST {
+        if self.room() == 0 || id > MOST {
             return None;
         }
         self.next += 2;
-        self.push(Stream::new(id, self.limits.window, self.peer.window, None));
+        self.push(Stream::new(id, self.known_window, self.peer.window, None));
         Some(id)
     }
 
@@ -284,11 +259,7 @@ impl Session {
 
     /// The next of what has come on a stream.
     pub fn read(&mut self, stream: u32) -> Option<Item> {
-        Some(match self.stream(stream)?.inbound.pop_front()? {
-            Inbound::Head(text) => Item::Head(text),
-            Inbound::Data(bytes) => Item::Data(bytes.freeze()),
-            Inbound::Trailers(text) => Item::Trailers(text),
-        })
+        self.stream(stream)?.inbound.pop_front()
     }
 
     /// Whether all has come that is to come on a stream. What has come may still be to be read.
@@ -318,57 +289,9 @@ impl Session {
         self.released += bytes;
         // Streams that are not read may hold most of it: what is left goes round then.
         let is_short = self.released >= self.receive_window.room();
-        if is_short || self.released >= half(self.limits.connection_window.max(WINDOW)) {
+        if is_short || self.released >= half(self.limits.connection_window) {
             let more = self.receive_window.reopen(std::mem::take(&mut self.released));
             write(kind::WINDOW_UPDATE, 0, 0, &more.to_be_bytes(), &mut self.out);
-        }
-    }
-
-    /// Sends a head. An interim one is not the last.
-    pub fn send_head<'a>(
-        &mut self,
-        stream: u32,
-        first: First<'a>,
-        fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
-        ends: bool,
-    ) {
-        let Some(place) = self.place(stream).filter(|place| !self.streams[*place].has_ended()) else {
-            return;
-        };
-        let mut block = Vec::with_capacity(256);
-        self.encoder.begin(&mut block);
-        let is_interim = match first {
-            First::Status(status) => {
-                Encoder::status(status, &mut block);
-                status.first() == Some(&b'1')
-            }
-            First::Request { method, scheme, authority, path } => {
-                let pseudo: [(&[u8], &[u8]); 4] = [
-                    (b":method", method),
-                    (b":scheme", scheme),
-                    (b":authority", authority),
-                    (b":path", path),
-                ];
-                for (name, value) in pseudo {
-                    Encoder::field(name, value, &mut block);
-                }
-                false
-            }
-        };
-        fields.into_iter().for_each(|(name, value)| Encoder::field(name, value, &mut block));
-        write_block(self.peer.frame, stream, &block, ends, &mut self.out);
-        let stream = &mut self.streams[place];
-        if ends {
-            stream.sent = Progress::All;
-        } else if !is_interim {
-            stream.sent = Progress::Head;
-        }
-    }
-
-    /// The response of a stream is of the media type `content_type`, by which its priority may change.
-    pub fn prioritise(&mut self, stream: u32, content_type: Option<&[u8]>) {
-        if let Some(stream) = self.stream(stream) {
-            stream.priority = Priority::of_response(content_type, stream.asked);
         }
     }
 
@@ -382,105 +305,6 @@ impl Session {
         if let Some(stream) = self.stream(stream) {
             stream.is_bodiless = true;
         }
-    }
-
-    /// `bytes` more of a body are there to be sent.
-    pub fn offer(&mut self, stream: u32, bytes: usize) {
-        if let Some(stream) = self.stream(stream) {
-            stream.unsent += bytes;
-        }
-    }
-
-    /// The body ends after the bytes that are there, and with these fields, if there are any.
-    pub fn end<'a>(&mut self, stream: u32, trailers: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) {
-        let mut block = Vec::new();
-        trailers.into_iter().for_each(|(name, value)| Encoder::field(name, value, &mut block));
-        if let Some(stream) = self.stream(stream) {
-            stream.end = Some(block);
-        }
-    }
-
-    /// Bytes of a body that are there and that no frame has yet.
-    pub fn unsent(&self, stream: u32) -> usize {
-        self.place(stream).map_or(0, |place| self.streams[place].unsent)
-    }
-
-    /// Whether the other side has no room for more of a stream's body.
-    pub fn is_held(&self, stream: u32) -> bool {
-        self.place(stream).is_some_and(|place| {
-            let stream = &self.streams[place];
-            stream.unsent > 0 && (stream.send_window.room() == 0 || self.send_window.room() == 0)
-        })
-    }
-
-    /// Whether all of a message was handed on. One whose stream is gone was.
-    pub fn has_sent_all(&self, stream: u32) -> bool {
-        self.place(stream).is_none_or(|place| self.streams[place].sent == Progress::All)
-    }
-
-    /// Frames that are to be sent first: all but DATA. Taken by its reader.
-    pub fn control(&mut self) -> &mut Vec<u8> {
-        &mut self.out
-    }
-
-    /// The next frame of a body, of at most `most` bytes of it: of the stream that the other side needs most (RFC 9218, section
-    /// 10), as far as the windows go.
-    pub fn frame(&mut self, most: usize) -> Option<Frame> {
-        let place = self.first()?;
-        self.turn += 1;
-        let room = self.send_window.room();
-        let most = most.min(self.peer.frame);
-        let stream = &mut self.streams[place];
-        stream.turn = self.turn;
-        self.was_incremental = stream.priority.incremental;
-        let bytes = stream.unsent.min(most).min(room).min(stream.send_window.room());
-        stream.unsent -= bytes;
-        stream.send_window.take(bytes);
-        self.send_window.take(bytes);
-        // There is room for more.
-        stream.wake();
-        let (id, mut head) = (stream.id, Vec::with_capacity(HEAD));
-        let end = if stream.unsent == 0 { stream.end.take() } else { None };
-        let flags = match &end {
-            Some(trailers) if trailers.is_empty() => flag::END_STREAM,
-            _ => 0,
-        };
-        if bytes > 0 || flags != 0 {
-            head.extend_from_slice(&FrameHead { length: bytes, kind: kind::DATA, flags, stream: id }.bytes());
-        }
-        match end {
-            // After the bytes, by a frame of its own.
-            Some(trailers) if bytes > 0 && flags == 0 => stream.end = Some(trailers),
-            Some(trailers) => {
-                stream.sent = Progress::All;
-                if flags == 0 {
-                    write_block(self.peer.frame, id, &trailers, true, &mut head);
-                }
-                if self.streams[place].is_left {
-                    self.remove(place);
-                }
-            }
-            None => {}
-        }
-        Some(Frame { stream: id, bytes, head })
-    }
-
-    /// Of the streams that have something to send the one that is needed most: the most urgent ones, those of use in parts in
-    /// turn, and after each of these one of the others, in the order in which they were asked for.
-    fn first(&self) -> Option<usize> {
-        let room = self.send_window.room();
-        let ready = || self.streams.iter().enumerate().filter(|(_, stream)| stream.is_ready(room));
-        let urgency = ready().map(|(_, stream)| stream.priority.urgency).min()?;
-        let of = |incremental: bool| {
-            ready()
-                .filter(move |(_, stream)| {
-                    stream.priority.urgency == urgency && stream.priority.incremental == incremental
-                })
-                .min_by_key(move |(_, stream)| if incremental { stream.turn } else { stream.id.into() })
-        };
-        let (whole, part) = (of(false), of(true));
-        let first = if self.was_incremental { whole.or(part) } else { part.or(whole) };
-        first.map(|(place, _)| place)
     }
 
     /// Ends a stream before its time. Nothing happens if it has ended.
@@ -521,13 +345,11 @@ impl Session {
         self.release_of_connection(unread);
     }
 
-    fn remove(&mut self, place: usize) {
+    pub(crate) fn remove(&mut self, place: usize) {
         let Stream { id, sent, .. } = self.streams[place];
         // After a whole response the rest of a request is of no use (section 8.1).
-        self.reset(
-            id,
-            if sent == Progress::All && self.is_server() { ErrorCode::NO_ERROR } else { ErrorCode::CANCEL },
-        );
+        let is_answered = sent == Progress::All && self.is_server();
+        self.reset(id, if is_answered { ErrorCode::NO_ERROR } else { ErrorCode::CANCEL });
         if !matches!(self.streams.remove(place).reset, Some(Reset::Sent(_))) {
             self.note_end(id, false);
         }
@@ -589,19 +411,6 @@ impl Session {
 
     pub(crate) fn section(&self, kind: crate::section::Kind) -> Section {
         Section::new(kind, usize::try_from(self.limits.head_bytes).unwrap_or(usize::MAX))
-    }
-}
-
-/// Appends the frames of a section of fields (section 4.3).
-fn write_block(most: usize, stream: u32, block: &[u8], ends: bool, out: &mut Vec<u8>) {
-    let mut parts = block.chunks(most).peekable();
-    let (mut kind, mut flags) = (kind::HEADERS, if ends { flag::END_STREAM } else { 0 });
-    while let Some(part) = parts.next() {
-        if parts.peek().is_none() {
-            flags |= flag::END_HEADERS;
-        }
-        write(kind, flags, stream, part, out);
-        (kind, flags) = (kind::CONTINUATION, 0);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::task::Waker;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 
 use crate::frame::ErrorCode;
 use crate::priority::Priority;
@@ -18,7 +18,7 @@ pub enum Item {
     /// A head as over HTTP/1.1, without the empty line after it.
     Head(Vec<u8>),
     /// A part of the body. Its bytes count for the window until they are [released](crate::Session::release).
-    Data(Bytes),
+    Data(BytesMut),
     /// The fields after the body, as over HTTP/1.1, without the empty line after them.
     Trailers(Vec<u8>),
 }
@@ -45,13 +45,6 @@ pub(crate) enum Progress {
     All,
 }
 
-#[derive(Debug)]
-pub(crate) enum Inbound {
-    Head(Vec<u8>),
-    Data(BytesMut),
-    Trailers(Vec<u8>),
-}
-
 /// A stream that has not ended on both sides, or that has something to be read.
 #[derive(Debug)]
 pub(crate) struct Stream {
@@ -59,7 +52,7 @@ pub(crate) struct Stream {
     pub(crate) received: Progress,
     pub(crate) sent: Progress,
     pub(crate) reset: Option<Reset>,
-    pub(crate) inbound: VecDeque<Inbound>,
+    pub(crate) inbound: VecDeque<Item>,
     /// Bytes of the body that are to come, if the head says how many.
     pub(crate) length: Option<u64>,
     /// Bytes that the other side may send.
@@ -125,15 +118,15 @@ impl Stream {
     /// Keeps a payload until it is read.
     pub(crate) fn keep(&mut self, payload: &[u8]) {
         match self.inbound.back_mut() {
-            Some(Inbound::Data(last)) if last.len() < SMALL => last.extend_from_slice(payload),
-            _ if !payload.is_empty() => self.inbound.push_back(Inbound::Data(BytesMut::from(payload))),
+            Some(Item::Data(last)) if last.len() < SMALL => last.extend_from_slice(payload),
+            _ if !payload.is_empty() => self.inbound.push_back(Item::Data(BytesMut::from(payload))),
             _ => {}
         }
     }
 
     /// Bytes that wait to be read.
     pub(crate) fn unread(&self) -> usize {
-        self.inbound.iter().map(|item| if let Inbound::Data(data) = item { data.len() } else { 0 }).sum()
+        self.inbound.iter().map(|item| if let Item::Data(data) = item { data.len() } else { 0 }).sum()
     }
 
     /// Both sides have sent all, or one of them has reset it.

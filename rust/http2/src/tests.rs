@@ -16,8 +16,7 @@ const GET: First<'_> =
 /// What is to be sent now; a body is zeros.
 fn sent(session: &mut Session) -> Vec<u8> {
     let mut bytes = std::mem::take(session.control());
-    while let Some(frame) = session.frame(16 << 10) {
-        bytes.extend_from_slice(&frame.head);
+    while let Some(frame) = session.frame(16 << 10, &mut bytes) {
         bytes.resize(bytes.len() + frame.bytes, 0);
         bytes.append(session.control());
     }
@@ -72,7 +71,7 @@ fn a_message_goes_each_way_with_its_trailers() {
     client.offer(stream, 10);
     client.end(stream, []);
     settle(&mut client, &mut server);
-    assert_eq!(server.read(stream), Some(Item::Data(vec![0; 10].into())));
+    assert_eq!(server.read(stream), Some(Item::Data([0; 10][..].into())));
     assert!(server.has_received_all(stream) && server.read(stream).is_none());
     server.send_head(stream, First::Status(b"103"), [(&b"Link"[..], &b"</a>"[..])], false);
     server.send_head(stream, First::Status(b"200"), [(&b"X-A"[..], &b"1"[..])], false);
@@ -82,7 +81,7 @@ fn a_message_goes_each_way_with_its_trailers() {
     for item in [
         Item::Head(b"HTTP/1.1 103 \r\nlink: </a>\r\n".to_vec()),
         Item::Head(b"HTTP/1.1 200 \r\nx-a: 1\r\n".to_vec()),
-        Item::Data(vec![0; 3].into()),
+        Item::Data([0; 3][..].into()),
         Item::Trailers(b"grpc-status: 0\r\n".to_vec()),
     ] {
         assert_eq!(client.read(stream), Some(item));
@@ -132,7 +131,7 @@ fn the_most_urgent_body_goes_first_and_parts_take_turns() {
         server.offer(stream, 2);
     }
     let mut order = Vec::new();
-    while let Some(frame) = server.frame(1) {
+    while let Some(frame) = server.frame(1, &mut Vec::new()) {
         order.push(frame.stream);
     }
     let [whole, urgent, part, other] = streams;
@@ -376,6 +375,35 @@ fn a_body_has_the_length_that_its_head_says() {
         let reset = client.reset_of(stream);
         assert_eq!(reset.is_none(), is_whole, "{length} {data}: {reset:?}");
     }
+}
+
+#[test]
+fn a_response_without_a_body_may_tell_its_length() {
+    let (mut client, mut server) = pair();
+    let stream = asked(&mut client, &mut server, true);
+    server.send_head(stream, First::Status(b"304"), [(&b"content-length"[..], &b"7"[..])], false);
+    server.end(stream, []);
+    settle(&mut client, &mut server);
+    assert!(client.has_received_all(stream));
+    assert_eq!(client.reset_of(stream), None);
+}
+
+#[test]
+fn a_small_window_holds_once_the_other_side_knows_it() {
+    let limits = Limits { window: 1000, ..LIMITS };
+    let (mut client, mut server) = (Session::client(LIMITS), Session::server(limits));
+    // Before anything has come of the server.
+    let stream = client.open().unwrap();
+    client.send_head(stream, GET, [], false);
+    client.offer(stream, 20_000);
+    server.receive(&sent(&mut client)).unwrap();
+    settle(&mut client, &mut server);
+    assert_eq!(server.accept(), Some(stream));
+    assert_eq!((server.reset_of(stream), drain(&mut server, stream)), (None, 20_000));
+    let later = asked(&mut client, &mut server, false);
+    client.offer(later, 20_000);
+    settle(&mut client, &mut server);
+    assert_eq!(client.unsent(later), 19_000);
 }
 
 #[test]

@@ -215,8 +215,7 @@ impl Channel for AskedStream {
     }
 
     fn reset(&mut self) {
-        let carrier = Arc::clone(&self.sending.carrier);
-        self.sending.reset(&mut carrier.shared(), ErrorCode::CANCEL);
+        self.sending.reset(&mut self.sending.carrier.shared(), ErrorCode::CANCEL);
     }
 
     fn has_hung_up(&mut self) -> bool {

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
-use penstock_http2::{ErrorCode, Failure, Session};
+use penstock_http2::{ErrorCode, Failure, Frame, Session};
 use tokio::io::ReadBuf;
 
 use super::meter::{Excess, Meter};
@@ -141,6 +141,7 @@ impl Carrier {
         }
         let read = shared.poll_read(&self.connection, context);
         let written = shared.poll_write(&self.connection, context);
+        shared.wake_waiting();
         let is_lost = matches!(written, Poll::Ready(Err(_)));
         if read.is_ready() || is_lost {
             // What was wrong is still to be said, after the frame that is being written.
@@ -158,6 +159,10 @@ impl Shared {
         if let Some(task) = &self.task {
             task.wake_by_ref();
         }
+    }
+
+    /// Wakes the streams that wait for room, if there is some, or will never be.
+    fn wake_waiting(&mut self) {
         if !self.waiting.is_empty() && (self.session.room() > 0 || self.session.is_refused()) {
             self.waiting.drain(..).for_each(Waker::wake);
         }
@@ -263,9 +268,6 @@ impl Shared {
             // What was lent to a stream that has been reset goes back at once.
             let Self { session, bodies, .. } = self;
             bodies.retain(|(stream, _)| session.reset_of(*stream).is_none());
-            if !self.waiting.is_empty() {
-                self.kick();
-            }
         }
         context.waker().wake_by_ref();
         Poll::Pending
@@ -300,16 +302,16 @@ impl Shared {
     /// Puts frames in order, as many as are ahead.
     fn line_up(&mut self) {
         while self.ahead < AHEAD {
-            let control = std::mem::take(self.session.control());
-            if !control.is_empty() {
-                self.push(Outgoing::Frames(control, 0));
+            let mut frames = std::mem::take(self.session.control());
+            let frame = self.session.frame(FRAME, &mut frames);
+            if !frames.is_empty() {
+                self.push(Outgoing::Frames(frames, 0));
             }
-            let Some(frame) = self.session.frame(FRAME) else { return };
-            if frame.bytes > 0 && frame.bytes < STARVED && self.session.unsent(frame.stream) > 0 {
+            let Some(Frame { stream, bytes }) = frame else { return };
+            if bytes > 0 && bytes < STARVED && self.session.unsent(stream) > 0 {
                 self.meter.starve();
             }
-            self.push(Outgoing::Frames(frame.head, 0));
-            self.push_body(frame.stream, frame.bytes);
+            self.push_body(stream, bytes);
         }
     }
 

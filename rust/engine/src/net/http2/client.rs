@@ -21,11 +21,6 @@ pub struct SessionLimits {
     pub window: u32,
 }
 
-/// The longest window (RFC 9113, section 6.9.1).
-const MOST_WINDOW: u32 = (1 << 31) - 1;
-/// The window of a connection before anything is said of it (section 6.9.2).
-const FIRST_WINDOW: u32 = 65_535;
-
 /// Begins streams on a connection.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -51,7 +46,7 @@ impl Client {
         head_bytes: u32,
     ) -> (Self, Driver) {
         let SessionLimits { streams, window } = limits;
-        let connection_window = window.saturating_mul(streams).clamp(FIRST_WINDOW, MOST_WINDOW);
+        let connection_window = window.saturating_mul(streams);
         let session = Session::client(Limits { streams, window, connection_window, head_bytes });
         let carrier = Arc::new(Carrier::new(Arc::new(connection), session, Meter::of_client()));
         let client = Self { carrier: Arc::clone(&carrier), scheme, limits, open: Arc::default() };

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 
+use penstock_http2::OF_CONNECTION;
+
 use crate::error::Error;
 use crate::wire::{
     BodyFraming, BodyLimits, Chunked, Head, HeadLimits, HeadScanner, body_of, is_one_of, is_same_name,
@@ -14,9 +16,6 @@ use crate::wire::{
 const HEAD: HeadLimits =
     HeadLimits { head_bytes: 256 * 1024, head_fields: 4096, interim_responses: usize::MAX };
 const BODY: BodyLimits = BodyLimits { chunk_extension_bytes: usize::MAX, trailer_bytes: HEAD.head_bytes };
-
-/// Fields that are about the connection, of which HTTP/2 has no notion (section 8.2.2).
-const HOP: [&str; 5] = ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
 
 /// Reads the heads of messages of one kind.
 pub(super) trait Heads: fmt::Debug {
@@ -206,7 +205,7 @@ impl ResponseHead {
             self.head.get_all("connection").flat_map(members).any(|named| is_same_name(name, named))
         };
         self.head.headers().filter(move |(name, _)| {
-            !(is_one_of(name, &HOP)
+            !(is_one_of(name, &OF_CONNECTION)
                 || (self.names && is_named(name))
                 || (self.hides_length && is_same_name(name, b"content-length")))
         })
@@ -290,7 +289,7 @@ impl Heads for Requests {
                 host = value;
             } else if is_same_name(name, b"transfer-encoding") {
                 body = BodyFraming::Chunked;
-            } else if !is_one_of(name, &HOP) {
+            } else if !is_one_of(name, &OF_CONNECTION) {
                 if is_same_name(name, b"content-length") {
                     let length = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
                     body = BodyFraming::Length(length.ok_or_else(|| invalid("no length"))?);

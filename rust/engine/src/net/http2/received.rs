@@ -3,7 +3,7 @@
 use std::io;
 use std::task::{Poll, Waker};
 
-use bytes::Bytes;
+use bytes::BytesMut;
 use penstock_http2::{ErrorCode, Item, Reset};
 
 use super::carrier::Shared;
@@ -16,7 +16,7 @@ pub(super) struct Received {
     text: Vec<u8>,
     at: usize,
     /// Bytes of the body that are here.
-    data: Bytes,
+    data: BytesMut,
     /// Nothing follows them.
     is_whole: bool,
     is_chunked: bool,
@@ -27,7 +27,7 @@ pub(super) struct Received {
 impl Received {
     /// What begins with the head `text`, whose body follows in chunks if it `is_chunked`, else as it is.
     pub(super) fn new(stream: u32, text: Vec<u8>, is_whole: bool, is_chunked: bool) -> Self {
-        Self { stream, text, at: 0, data: Bytes::new(), is_whole, is_chunked, ends_chunk: false }
+        Self { stream, text, at: 0, data: BytesMut::new(), is_whole, is_chunked, ends_chunk: false }
     }
 
     /// Whether all of it has been read.

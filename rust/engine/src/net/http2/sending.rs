@@ -121,7 +121,7 @@ impl<H: Heads> Sending<H> {
     }
 
     /// Ends it so that what was sent cannot be taken for whole.
-    pub(super) fn reset(&mut self, shared: &mut Shared, code: ErrorCode) {
+    pub(super) fn reset(&self, shared: &mut Shared, code: ErrorCode) {
         shared.reset(self.stream, code);
         shared.kick();
     }

@@ -53,8 +53,7 @@ impl Stream {
 impl Channel for Stream {
     fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.sending.calls.note(Side::Read, context);
-        let carrier = Arc::clone(&self.sending.carrier);
-        let shared = &mut *carrier.shared();
+        let shared = &mut *self.sending.carrier.shared();
         if self.sending.is_sent(shared) || self.asking.has_ended() {
             return self.poll_end(shared).map(Err);
         }
@@ -63,8 +62,7 @@ impl Channel for Stream {
 
     fn poll_read(&mut self, context: &mut Context<'_>, memory: &mut [u8]) -> Poll<io::Result<usize>> {
         self.sending.calls.note(Side::Read, context);
-        let carrier = Arc::clone(&self.sending.carrier);
-        let shared = &mut *carrier.shared();
+        let shared = &mut *self.sending.carrier.shared();
         // After the response the rest of the request is of no use: the client is told so when this is dropped (RFC 9113, section
         // 8.1).
         if self.sending.is_sent(shared) || self.asking.has_ended() {
@@ -99,8 +97,7 @@ impl Channel for Stream {
     }
 
     fn reset(&mut self) {
-        let carrier = Arc::clone(&self.sending.carrier);
-        self.sending.reset(&mut carrier.shared(), ErrorCode::INTERNAL_ERROR);
+        self.sending.reset(&mut self.sending.carrier.shared(), ErrorCode::INTERNAL_ERROR);
     }
 
     fn has_hung_up(&mut self) -> bool {
