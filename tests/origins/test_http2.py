@@ -180,6 +180,23 @@ async def test_trailers_pass_both_ways(request: pytest.FixtureRequest) -> None:
         assert asked.one("te") == "trailers"
 
 
+async def test_a_call_without_a_message_is_one(request: pytest.FixtureRequest) -> None:
+    """Its end may come with its head, and then it looks as any request without a body."""
+
+    async def trailing(asked: Asked) -> None:
+        await asked.head(("content-type", "application/grpc"), ("grpc-status", "0"), ends=True)
+
+    async with in_front(request, Http2Origin(trailing)) as front:
+        client = await front.connect()
+        await client.send(
+            f"POST / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nContent-Length: 0\r\n{CALL}\r\n\r\n".encode()
+        )
+        assert (await client.head()).one("grpc-status") == "0"
+        (asked,) = front.origin.asked
+        assert await asked.whole() == b""
+        assert (asked.one("te"), asked.one("content-length")) == ("trailers", None)
+
+
 async def test_interim_responses_pass_and_do_not_end_the_exchange(request: pytest.FixtureRequest) -> None:
     async def early(asked: Asked) -> None:
         for _ in range(2):

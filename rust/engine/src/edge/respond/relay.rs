@@ -54,12 +54,10 @@ impl Responder for Route {
             }
         }
         let announced = task.announced()?.within(self.spec().limits.body.or(site.config.max_body))?;
-        // A call has a body, if an empty one.
-        if announced.framing != BodyFraming::Empty {
-            task.call = Call::of(incoming, web)?;
-            if task.call.is_some() {
-                inbound.let_pause();
-            }
+        // It may have no message, whose end has come with the head then.
+        task.call = Call::of(incoming, web)?;
+        if task.call.is_some() {
+            inbound.let_pause();
         }
         let _guard = self.location.enter()?;
         task.is_tunnel = announced.framing == BodyFraming::Empty

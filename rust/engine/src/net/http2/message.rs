@@ -8,8 +8,8 @@ use penstock_http2::OF_CONNECTION;
 
 use crate::error::Error;
 use crate::wire::{
-    BodyFraming, BodyLimits, Chunked, Head, HeadLimits, HeadScanner, body_of, is_one_of, is_same_name,
-    members, trim,
+    BodyFraming, BodyLimits, Chunked, Head, HeadLimits, HeadScanner, body_of, grpc_kind, is_one_of,
+    is_same_name, members, trim,
 };
 
 /// The head was written or checked here: these keep an endless one from filling the memory. Arbitrary.
@@ -296,6 +296,13 @@ impl Heads for Requests {
                 }
                 fields.push((name.to_vec(), value.to_vec()));
             }
+        }
+        let is_grpc = |(name, value): &(Vec<u8>, Vec<u8>)| {
+            is_same_name(name, b"content-type") && grpc_kind(value).is_some()
+        };
+        if body == BodyFraming::Length(0) && fields.iter().any(is_grpc) {
+            // As of a response: a server of gRPC would show it as metadata.
+            fields.retain(|(name, _)| !is_same_name(name, b"content-length"));
         }
         let (method, authority, path) = (method.to_vec(), host.to_vec(), path(target));
         Ok((RequestHead { scheme: self.scheme, method, authority, path, fields }, Some(body)))
