@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 from aiohttp import web
 
+from penstock import metrics
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import answer
 from support.origins import EVENTS, chunk
+from support.waiting import until
 
 from .conftest import BODY, Serve
 
@@ -90,17 +92,10 @@ async def test_an_upload_that_is_not_read_stops_at_its_window(serve: Serve) -> N
 
 @pytest.mark.parametrize("how", ["field", "frame", "media type"])
 async def test_the_most_urgent_response_comes_first(serve: Serve, how: str) -> None:
-    asked = asyncio.Event()
-    count = 0
-
     async def say(peer: Peer) -> None:
-        nonlocal count
         request = await peer.request()
         kind = "application/vnd.apple.mpegurl" if request.target.endswith("soon") else "video/mp4"
         await peer.send(answer(f"Content-Length: {len(LARGE)}", f"Content-Type: {kind}"))
-        count += 1
-        if count == 3:
-            asked.set()
         await peer.send(LARGE)
         await peer.stall()
 
@@ -119,7 +114,8 @@ async def test_the_most_urgent_response_comes_first(serve: Serve, how: str) -> N
         if how == "frame":
             payload = struct.pack(">I", streams[1]) + b"u=0"
             await client.raw(struct.pack(">I", len(payload))[1:] + b"\x10\0\0\0\0\0" + payload)
-        await asyncio.wait_for(asked.wait(), 10)
+        answered = f'penstock_origin_responses_total{{origin="{origin.url}",status="2xx"}} 3'
+        await until(lambda: answered in metrics.text(served.engine), "penstock has three responses")
         for stream in streams[::-1]:
             got = await client.answer(stream) if stream == streams[1] else client.answers[stream]
             if stream == streams[0]:
