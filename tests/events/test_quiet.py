@@ -146,10 +146,11 @@ async def test_a_client_that_does_not_read_is_sent_no_comments(way: Way) -> None
         slow.writer.transport.pause_reading()
         clock = await (await way.relay(other.url, events=SOON, timeouts=NEVER)).ask()
         await clock.head()
-        before = -1
+        before, filling = -1, 0
         while before != endless.sent:
             before = endless.sent
             await beats(clock, 3)
+            filling += 3
         await beats(clock, 10)
         if not way.is_stock:
             # What waits is in the window, and not in the kernel: by itself that would take some megabytes.
@@ -160,7 +161,9 @@ async def test_a_client_that_does_not_read_is_sent_no_comments(way: Way) -> None
         data = b""
         while part := await slow.chunk():
             data += part
-        assert data == event * endless.sent, "no comment was put in"
+        assert data.replace(BEAT, b"") == event * endless.sent
+        # On a busy machine the origin may pause before the window is full.
+        assert data.count(BEAT) <= filling, "comments were put in while nothing was read"
 
 
 async def test_an_origin_without_events_is_given_up(way: Way) -> None:
