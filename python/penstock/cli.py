@@ -27,6 +27,7 @@ from .cli_options import (
 __all__ = ["main"]
 
 _LIMITS: Final = config.OriginLimits()
+_TRACES_RATIO: Final = config.Tracing().ratio
 _WORKERS: Final = config.Workers(count=1)
 _MEMORY: Final = next(field.default for field in fields(config.Pool) if field.name == "memory")
 _WORKER_MEMORY: Final = next(field.default for field in fields(config.Workers) if field.name == "memory")
@@ -92,6 +93,24 @@ main.add_command(cache)
     metavar="ADDRESS",
     help="Where to serve the status pages /penstock/health, /penstock/ready and /penstock/metrics, in the forms of "
     "--listen. By default nowhere; every client that can connect can read them.",
+)
+@click.option(
+    "--traces",
+    metavar="URL",
+    help="Send traces of requests to this collector of OpenTelemetry (OTLP over HTTP), such as "
+    "http://localhost:4318/v1/traces. By default nowhere.",
+)
+@click.option(
+    "--traces-ratio",
+    type=float,
+    metavar="SHARE",
+    help="With --traces: the share of requests that is traced, from 0 to 1, besides failures and the slowest. By "
+    f"default {_TRACES_RATIO:g}.",
+)
+@click.option(
+    "--trust-trace-context",
+    is_flag=True,
+    help="Let clients say of which trace a request is a part (traceparent): only where they are servers of your own.",
 )
 @click.option(
     "--memory",

@@ -55,6 +55,8 @@ _OPTIONS: Final = {
     "Cache.disk_budget": "--cache-disk-size",
     "OriginLimits.connections": "--connections",
     "Status.listen": "--status-listen",
+    "Tracing.endpoint": "--traces",
+    "Tracing.ratio": "--traces-ratio",
     "OriginTls.roots": "--ca",
     "TLS.cert": "--tls-cert",
     "TLS.key": "--tls-key",

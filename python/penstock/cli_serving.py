@@ -53,6 +53,7 @@ def front_of(listen: tuple[str, int] | str, options: Mapping[str, Any]) -> Front
             http2=None if options["no_http2"] else config.Http2(),
             acme_dir=options["acme_dir"],
             grpc_health=options["grpc_health"],
+            trust_trace_context=options["trust_trace_context"],
         )
         status = None if place is None else config.Status(listen=place)
     return Front(listen, edge, status, options["control"], options["access_log"])
@@ -67,6 +68,7 @@ def engine_of(
     with errors_of_options(others="--origin"):
         tls = _origin_tls(urls, options)
         http2 = config.OriginHttp2(origins=_bases(urls) if options["origin_http2"] else ())
+    tracing = _tracing(options["traces"], options["traces_ratio"])
     stored = _cache(options["cache"], options["cache_disk"], options["cache_disk_size"])
     if stored is not None and not stored.fits(pool):
         raise click.UsageError("--cache: at most half of --memory")
@@ -82,6 +84,7 @@ def engine_of(
                 tls=tls,
                 http2=http2,
                 cache=stored,
+                tracing=tracing,
             )
 
     return make
@@ -98,6 +101,17 @@ def _origin_tls(urls: tuple[str, ...], options: Mapping[str, Any]) -> config.Ori
     if not shown:
         raise click.UsageError("--origin-cert: only with an https origin")
     return config.OriginTls(roots=roots, certificates=shown)
+
+
+def _tracing(endpoint: str | None, ratio: float | None) -> config.Tracing | None:
+    if endpoint is None:
+        if ratio is not None:
+            raise click.UsageError("--traces-ratio: only with --traces")
+        return None
+    with errors_of_options():
+        if ratio is None:
+            return config.Tracing(endpoint=endpoint)
+        return config.Tracing(endpoint=endpoint, ratio=ratio)
 
 
 def _bases(urls: tuple[str, ...]) -> list[str]:

@@ -29,6 +29,9 @@ _log: Final = logging.getLogger("penstock")
 _limited: Final = LimitedLog(_log)
 _origins_log: Final = logging.getLogger("penstock.origins")
 
+# For the answers of a collector of traces.
+_TRACES: Final = config.Pool(memory="1MiB", prefault=0, caches=1)
+
 # Under which requests are counted that come by no route.
 _NO_ROUTE: Final = "none"
 
@@ -99,6 +102,7 @@ class Engine:
         tls: how https origins are verified.
         http2: the origins that are asked by HTTP/2. None: all are asked by HTTP/1.1.
         cache: what is kept of what is fetched, for routes and requests that have `config.Caching`. None: nothing.
+        tracing: which requests of clients are traced, and where their spans are sent. None: none.
 
     Attributes:
         cache: what is stored; None without a cache.
@@ -123,6 +127,7 @@ class Engine:
         tls: config.OriginTls | None = None,
         http2: config.OriginHttp2 | None = None,
         cache: config.Cache | None = None,
+        tracing: config.Tracing | None = None,
     ) -> None:
         if memory is not None and pool is not None:
             raise make_error("BAD_CONFIGURATION", "memory and pool were both given; memory is a part of pool")
@@ -135,6 +140,7 @@ class Engine:
         _arguments.ORIGIN_TLS("tls", tls)
         _arguments.ORIGIN_HTTP2("http2", http2)
         _arguments.CACHE("cache", cache)
+        _arguments.TRACING("tracing", tracing)
         threads = engine_threads() if threads is None else threads
         self.pool_config = pool or (config.Pool() if memory is None else config.Pool(memory=memory))
         parent = _shared.parent()
@@ -151,6 +157,7 @@ class Engine:
             flow or config.Flow(),
             reads or config.Reads(),
             (limits or config.OriginLimits(), tls or config.OriginTls(), http2 or config.OriginHttp2()),
+            None if tracing is None else (tracing, _TRACES),
         )
         try:
             self._stored = None if cache is None or parent is not None else _cache(self.native, cache)

@@ -10,7 +10,7 @@ import trustme
 from aiohttp import web
 
 import penstock
-from penstock.config import TLS, Cache, Caching, Edge, Inspection
+from penstock.config import TLS, Cache, Caching, Edge, Inspection, Tracing
 from penstock.testing import ScriptedOrigin
 from penstock.web import Gateway
 from support.certificates import written
@@ -30,7 +30,7 @@ async def everything(serve: Serve, tmp_path: Path) -> AsyncIterator[penstock.Eng
     """An engine that has all that can be counted, and has served a request of each kind."""
     cache = Cache(memory="2MiB", disk=tmp_path / "cache", disk_budget="8MiB")
     async with (
-        penstock.Engine(memory="8MiB", threads=2, cache=cache) as engine,
+        penstock.Engine(memory="8MiB", threads=2, cache=cache, tracing=Tracing()) as engine,
         ScriptedOrigin(Recorder()) as origin,
     ):
         gateway = Gateway(origin.url, engine=engine)

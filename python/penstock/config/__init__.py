@@ -18,6 +18,7 @@ from .hub import History, KafkaLog, RedisLog, Subscriptions
 from .origins import ClientCertificate, Forwarding, GrpcWeb, OriginLimits, OriginTls, Timeouts
 from .status import Status
 from .tls import HSTS, TLS
+from .tracing import Tracing
 from .upstream import Check, Health, Origin, Retries
 from .workers import Workers
 
@@ -54,6 +55,7 @@ __all__ = [
     "Subscriptions",
     "TenantLimits",
     "Timeouts",
+    "Tracing",
     "Workers",
     "parse_size",
 ]

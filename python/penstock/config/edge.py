@@ -74,6 +74,10 @@ class Edge:
     events. Its default is 4 MB, which puts a slow client minutes behind, in memory that no counter shows. Bytes
     that are sent and not acknowledged are not limited, so no line is too long for it. None: the system's
     default."""
+    trust_trace_context: bool = False
+    """Whether clients may say of which trace a request is a part (`traceparent`), and whether that is kept: for clients
+    that are servers of yours. If not, each request begins a trace of its own with a link to the client's. See
+    `Tracing`."""
     app_waiting: int = 1024
     """Requests that wait for the application; further ones are answered with 503 at once. The application takes
     all of them in one turn of its loop, so they wait only if Python is stalled or overloaded."""
@@ -134,6 +138,7 @@ class Edge:
         checks.size(self, "max_event", 1)
         if self.event_backlog is not None:
             checks.size(self, "event_backlog", 1, 1 << 30)
+        checks.flag(self, "trust_trace_context")
         checks.count(self, "app_waiting", 1)
         checks.seconds(self, "app_wait", optional=True)
         checks.size(self, "app_ends", PAGE)

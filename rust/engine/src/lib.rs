@@ -11,6 +11,8 @@ pub mod app;
 #[cfg(not(loom))]
 mod clock;
 #[cfg(not(loom))]
+pub mod collector;
+#[cfg(not(loom))]
 mod drain;
 #[cfg(not(loom))]
 pub mod edge;
@@ -57,3 +59,5 @@ pub use penstock_memory::{counters, pool};
 pub use penstock_rfc9111 as cache;
 #[cfg(not(loom))]
 pub use penstock_tls as tls;
+#[cfg(not(loom))]
+pub use penstock_trace as trace;

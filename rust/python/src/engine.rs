@@ -8,7 +8,7 @@ use penstock_engine::edge::{Heads, Ledger, Supplies};
 use penstock_engine::framing::Framing as Cut;
 use penstock_engine::hub;
 use penstock_engine::metrics::{Board, Format, Parts};
-use penstock_engine::origin::{Notices, OriginLimits, Origins};
+use penstock_engine::origin::{Http2Origins, Notices, OriginLimits, Origins};
 use penstock_engine::pool::{Pool, PoolConfig, PoolState};
 use penstock_engine::runtime::Threads;
 use penstock_engine::source;
@@ -26,6 +26,7 @@ use crate::record::record;
 use crate::settings::{OriginHttp2Settings, OriginTlsSettings, Settings};
 use crate::stats::{origin_stats, pool_stats, relay_stats};
 use crate::stream::Source;
+use crate::tracing::{Means, Tracing, TracingSettings};
 use crate::upstream::Upstream;
 
 #[pyclass(frozen, module = "penstock._native")]
@@ -46,6 +47,7 @@ pub(crate) struct Engine {
     ledger: Arc<Ledger>,
     heads: Arc<Heads>,
     board: Arc<Board>,
+    tracing: Option<Tracing>,
 }
 
 impl Engine {
@@ -126,6 +128,7 @@ impl Engine {
             origins: self.origins.clone(),
             ledger: Arc::clone(&self.ledger),
             heads: Arc::clone(&self.heads),
+            tracer: self.tracing.as_ref().map(|tracing| Arc::clone(&tracing.tracer)),
         };
         Ok((supplies, Arc::clone(&self.threads)))
     }
@@ -215,7 +218,7 @@ impl Engine {
 #[pymethods]
 impl Engine {
     #[new]
-    #[pyo3(signature = (threads, pool, flow, reads, origins))]
+    #[pyo3(signature = (threads, pool, flow, reads, origins, tracing=None))]
     fn new(
         py: Python<'_>,
         threads: usize,
@@ -223,8 +226,10 @@ impl Engine {
         flow: Settings<FlowConfig>,
         reads: Settings<ReadSizes>,
         origins: (Settings<OriginLimits>, OriginTlsSettings, OriginHttp2Settings),
+        tracing: Option<(TracingSettings, Settings<PoolConfig>)>,
     ) -> PyResult<Self> {
         let (limits, tls, http2) = origins;
+        let flow = FlowConfig::from(flow);
         let pool = Pool::new(pool.into()).into_python(py)?;
         let (limits, reads) = (OriginLimits::from(limits), ReadSizes::from(reads));
         let tls = tls.load().into_python(py)?;
@@ -239,6 +244,12 @@ impl Engine {
         let (meter, ledger) = (Arc::new(Meter::default()), Arc::new(Ledger::new(threads.count())));
         let heads = Arc::new(Heads::new(&pool));
         let threads = Arc::new(threads);
+        let begin = |(settings, pool): (TracingSettings, Settings<PoolConfig>)| {
+            let (notices, pool) = (Arc::clone(&notices), pool.into());
+            let http2 = Arc::new(Http2Origins { endpoints: Vec::new(), limits: http2.limits });
+            Tracing::begin(settings, Means { pool, flow, reads, limits, tls, notices, http2 })
+        };
+        let tracing = tracing.map(begin).transpose().into_python(py)?;
         let board = Board::new(Parts {
             version: env!("CARGO_PKG_VERSION"),
             pool: pool.clone(),
@@ -246,10 +257,11 @@ impl Engine {
             origins: origins.clone(),
             meter: Arc::clone(&meter),
             ledger: Arc::clone(&ledger),
+            tracer: tracing.as_ref().map(|tracing| Arc::clone(&tracing.tracer)),
         });
         Ok(Self {
             pool,
-            flow: flow.into(),
+            flow,
             reads,
             meter,
             threads,
@@ -259,6 +271,7 @@ impl Engine {
             ledger,
             heads,
             board: Arc::new(board),
+            tracing,
             ports: Mutex::new(Vec::new()),
             closed: AtomicBool::new(false),
             requests: AtomicU64::new(0),
@@ -348,7 +361,12 @@ impl Engine {
     /// Waits for the threads to end.
     fn join(&self, py: Python<'_>) {
         if !self.pool.dead() {
-            py.detach(|| self.threads.join());
+            py.detach(|| {
+                self.threads.join();
+                if let Some(tracing) = &self.tracing {
+                    tracing.end();
+                }
+            });
         }
     }
 

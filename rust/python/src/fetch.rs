@@ -85,6 +85,7 @@ fn start(py: Python<'_>, engine: &Engine, request: OriginRequest<'_>, body: Requ
         passing: origin::Passing::Body,
         // What is fetched near a client is mostly left to the engine.
         in_frames: near.is_none(),
+        trace: None,
     });
     let threads = engine.threads();
     let thread =

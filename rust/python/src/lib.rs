@@ -32,6 +32,7 @@ mod status;
 mod stream;
 mod tls;
 mod tokens;
+mod tracing;
 mod transport;
 mod upload;
 mod upstream;

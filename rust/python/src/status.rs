@@ -78,6 +78,7 @@ impl Status {
             origins: lent.origins.into_iter().take(1).collect(),
             ledger: Arc::new(Ledger::new(1)),
             heads: Arc::new(Heads::new(&pool)),
+            tracer: None,
         };
         let routes = Routes::new(vec![pages]).into_python(py)?;
         let site = Arc::new(EdgeSite::new(edge.0.config, supplies, routes, None, None));

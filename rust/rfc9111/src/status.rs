@@ -82,6 +82,22 @@ impl CacheStatus {
         joined
     }
 
+    /// What became of a request, by the value of its field: the last member is this cache's.
+    pub fn result(value: &[u8]) -> &'static str {
+        let last = value.rsplit(|byte| *byte == b',').next().unwrap_or_default();
+        let mut parameters = last.split(|byte| *byte == b';').map(<[u8]>::trim_ascii).skip(1);
+        let has = |wanted: &[u8]| last.split(|byte| *byte == b';').any(|part| part.trim_ascii() == wanted);
+        let is_stale = parameters.any(|part| part.starts_with(b"ttl=-"));
+        match (has(b"hit"), has(b"collapsed"), has(b"fwd-status=304"), has(b"stored")) {
+            (true, ..) if is_stale => "stale",
+            (true, ..) => "hit",
+            (_, true, ..) => "collapsed",
+            (_, _, true, _) => "revalidated",
+            (.., true) => "miss",
+            _ => "passed",
+        }
+    }
+
     /// The member, with the name of the cache.
     pub fn named<'a>(&'a self, name: &'a str) -> impl fmt::Display + 'a {
         Named { name, status: self }

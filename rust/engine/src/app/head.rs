@@ -5,14 +5,15 @@
 
 use std::io::Write;
 
-use crate::wire::{BodyFraming, Incoming, reads_as_one_of, write_field};
+use crate::wire::{BodyFraming, Incoming, is_one_of, reads_as_one_of, write_field};
 
 /// Fields that are written from what is known, and not copied; nor is what a reader may take for them, `Content_Length`.
 const OURS: [&str; 3] = ["host", "content-length", "transfer-encoding"];
 
 /// Serialises `head`, whose body is delimited as `framing` says. Everything that is not about framing is as the client wrote it:
-/// the version, Connection, Upgrade and Expect are between the client and the application.
-pub(crate) fn serialise(head: &Incoming, framing: BodyFraming) -> Vec<u8> {
+/// the version, Connection, Upgrade and Expect are between the client and the application. What is `told` besides stands in the
+/// place of the client's fields of these names.
+pub(crate) fn serialise(head: &Incoming, framing: BodyFraming, told: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let size: usize = head.headers().map(|(name, value)| name.len() + value.len() + 4).sum();
     let mut bytes =
         Vec::with_capacity(head.method().len() + head.path().len() + head.authority().len() + size + 64);
@@ -40,8 +41,15 @@ pub(crate) fn serialise(head: &Incoming, framing: BodyFraming) -> Vec<u8> {
         BodyFraming::Chunked => put(b"Transfer-Encoding: chunked\r\n"),
         BodyFraming::Empty | BodyFraming::UntilClose | BodyFraming::Tunnel => {}
     }
+    // Without the caller's parent what it says of its trace has no meaning.
+    let is_told = |name: &[u8]| !told.is_empty() && is_one_of(name, &["traceparent", "tracestate"]);
     for (name, value) in head.headers().filter(|(name, _)| !reads_as_one_of(name, &OURS)) {
-        write_field(&mut bytes, name, value);
+        if !is_told(name) {
+            write_field(&mut bytes, name, value);
+        }
+    }
+    for (name, value) in told {
+        write_field(&mut bytes, name.as_bytes(), value);
     }
     bytes.extend_from_slice(b"\r\n");
     bytes

@@ -35,6 +35,8 @@ pub struct EdgeConfig {
     pub stall_grace: Duration,
     /// What a client may have of one connection of HTTP/2.
     pub http2: Option<Http2Limits>,
+    /// Whether a client may say of which trace its requests are a part.
+    pub trusts_trace_context: bool,
     /// What one client may take.
     pub clients: ClientLimits,
     /// How long a client that was refused may go on sending before it is cut off.

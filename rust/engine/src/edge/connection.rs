@@ -14,22 +14,19 @@ use super::client::Client;
 use super::exchange::{Task, may_answer, may_refuse, send_whole};
 use super::grpc;
 use super::inbound::Inbound;
-use super::log::Entry;
 use super::progress::Progress;
+use super::record::Record;
 use super::respond::{Application, Responder};
 use super::route::Service;
 use super::site::{Load, Site};
+use super::traced::Traced;
 use crate::access::Decision;
-use crate::app::Note;
 use crate::clock;
 use crate::drain::Phase;
 use crate::error::{Code, Error, Result};
 use crate::net::Connection;
 use crate::sync::Arc;
 use crate::wire::{GRPC, Incoming};
-
-/// The status in the log of a request that the application has closed the connection on instead of an answer, as nginx's.
-const UNANSWERED: u16 = 444;
 
 /// The next step of the connection after an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +97,7 @@ async fn requests(site: &Site, thread: usize, client: &Client, phase: &mut watch
                 let status = status_of(&error, &progress);
                 progress.end(status, Some(&error), 0, progress.elapsed());
                 if may_answer(&error) {
-                    log(site, client, None, None, status, Some(&error), &progress);
+                    Record::of_none(site, client, &progress).end(status, Some(&error));
                 }
                 next
             }
@@ -156,8 +153,11 @@ async fn exchange(
         }
         Some(Service::Topics(_) | Service::Pages(_)) | None => (None, None),
     };
-    let mut line = Line { site, client, incoming, route, progress: &progress, is_written: false };
-    let mut task = Task::new(site, thread, client, incoming, &progress);
+    let traced = site.supplies.tracer.as_ref().filter(|_| route.is_none_or(Service::is_traffic));
+    let traced = traced.map(|tracer| Traced::begin(tracer, incoming, site.config.trusts_trace_context));
+    let record = Record { site, client, incoming: Some(incoming), service: route, progress: &progress };
+    let open = Open { record: &record, traced: traced.as_ref(), is_closed: false };
+    let mut task = Task::new(&record, traced.as_ref(), thread, incoming);
     (task.account, task.gate) = (account.as_deref(), gate);
     let counted = site.clients.request(client.addresses.ip());
     let certified = site.check_host(client, incoming);
@@ -184,71 +184,38 @@ async fn exchange(
         }
         result => Next::after(result, &progress, inbound),
     };
-    line.write(status, error);
+    open.close(status, error);
     next
 }
 
-/// The line of an exchange in the access log: written at its end, or when the engine's close drops the exchange.
-struct Line<'a> {
-    site: &'a Site,
-    client: &'a Client,
-    incoming: &'a Incoming,
-    route: Option<&'a Service>,
-    progress: &'a Progress,
-    is_written: bool,
+/// An exchange that is recorded at its end, or when the engine's close drops it.
+struct Open<'a> {
+    record: &'a Record<'a>,
+    traced: Option<&'a Traced>,
+    is_closed: bool,
 }
 
-impl Line<'_> {
-    fn write(&mut self, status: u16, error: Option<&Error>) {
-        self.is_written = true;
-        let Self { site, client, incoming, route, progress, .. } = *self;
-        // An application that logs by itself does so of all that it has answered.
-        let is_ours = site.logs_application
-            || route.is_some()
-            || site.app.is_none()
-            || progress.status().is_none() && error.is_some();
-        if is_ours {
-            log(site, client, Some(incoming), route.map(Service::name), status, error, progress);
+impl Open<'_> {
+    /// It is over, with what the client got.
+    fn close(mut self, status: u16, error: Option<&Error>) {
+        self.end(status, error);
+    }
+
+    fn end(&mut self, status: u16, error: Option<&Error>) {
+        self.is_closed = true;
+        if let Some(traced) = self.traced {
+            traced.end(self.record, status, error);
         }
+        self.record.end(status, error);
     }
 }
 
-impl Drop for Line<'_> {
+impl Drop for Open<'_> {
     fn drop(&mut self) {
-        if !self.is_written {
+        if !self.is_closed {
             let error = Code::EngineClosed.error("the engine was closed before the end of the exchange");
-            self.write(self.progress.status().unwrap_or_default(), Some(&error));
+            self.end(self.record.progress.status().unwrap_or_default(), Some(&error));
         }
-    }
-}
-
-/// Writes the line of a request that is over.
-fn log(
-    site: &Site,
-    client: &Client,
-    incoming: Option<&Incoming>,
-    route: Option<&str>,
-    status: u16,
-    error: Option<&Error>,
-    progress: &Progress,
-) {
-    let Some(log) = &site.log else { return };
-    let Note { tenant, failure } = progress.note().unwrap_or_default();
-    let decision = progress.decision();
-    let is_written = log.put(&Entry {
-        client: client.addresses.host.as_deref(),
-        incoming,
-        version: client.version(incoming.map_or(1, |incoming| incoming.minor_version)),
-        status: if status == 0 { UNANSWERED } else { status },
-        bytes: progress.body_bytes(),
-        elapsed: progress.elapsed(),
-        route,
-        tenant: tenant.as_deref().or(decision.as_deref().and_then(Decision::tenant)),
-        failure: failure.or(error.map(Error::code)),
-    });
-    if !is_written {
-        // Relaxed: a count.
-        site.unlogged.fetch_add(1, Ordering::Relaxed);
     }
 }
 

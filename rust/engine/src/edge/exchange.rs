@@ -3,8 +3,10 @@
 use std::borrow::Cow;
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc as Plain;
 use std::task::{Context, Poll};
 
+use penstock_trace::Trace;
 use tokio::time::timeout;
 
 use super::account::Account;
@@ -13,10 +15,13 @@ use super::grpc::Call;
 use super::inbound::check_size;
 use super::metered::Metered;
 use super::progress::{Progress, Stopped};
+use super::record::Record;
 use super::site::Site;
+use super::traced::Traced;
 use crate::access::Gate;
 use crate::error::{Code, Error, Result};
 use crate::events::{Draining, Leave};
+use crate::hub::Wire;
 use crate::net::{Called, Fault, Life, Outgoing, Peer, Piece, Stop, Supply, Watch};
 use crate::wire::{BodyFraming, Incoming};
 
@@ -40,6 +45,10 @@ pub(super) struct Task<'a> {
     pub(super) gate: Option<&'a Gate>,
     /// The request is a call of gRPC.
     pub(super) call: Option<Call>,
+    /// What is kept of the exchange.
+    pub(super) record: &'a Record<'a>,
+    /// Its trace, if requests have one.
+    pub(super) traced: Option<&'a Traced>,
 }
 
 /// The body of a request, as its head announces it.
@@ -76,12 +85,12 @@ impl<'a> Task<'a> {
     /// A request as it stands, without an account.
     #[inline]
     pub(super) fn new(
-        site: &'a Site,
+        record: &'a Record<'a>,
+        traced: Option<&'a Traced>,
         thread: usize,
-        client: &'a Client,
         incoming: &'a Incoming,
-        progress: &'a Progress,
     ) -> Self {
+        let Record { site, client, progress, .. } = *record;
         Self {
             site,
             thread,
@@ -94,6 +103,32 @@ impl<'a> Task<'a> {
             target_at: None,
             gate: None,
             call: None,
+            record,
+            traced,
+        }
+    }
+
+    /// The request's trace, if requests have one.
+    pub(super) fn trace(&self) -> Option<Plain<Trace>> {
+        self.traced.map(|traced| Plain::clone(&traced.trace))
+    }
+
+    /// A body that may go on for hours, and is told of meanwhile if the request's trace is kept.
+    pub(super) fn followed(&self, supply: Supply) -> Supply {
+        match self.traced {
+            Some(traced) => traced.follow(self.record, supply),
+            None => supply,
+        }
+    }
+
+    /// How a subscriber's events get to the client: past the sending of the response, unless they are looked at there.
+    pub(super) fn wire(&self, chunked: bool) -> Wire {
+        let is_limited = self.progress.allotment().is_some_and(|allotment| allotment.is_limited());
+        let is_followed = self.traced.is_some_and(|traced| traced.trace.context.is_sampled);
+        if is_limited || is_followed {
+            Wire::through(chunked)
+        } else {
+            Wire::over(&self.client.connection, chunked)
         }
     }
 

@@ -14,13 +14,13 @@ use std::task::{Context, Poll, Waker, ready};
 use super::exchange::{Announced, Interrupts, Task, fault, read_on};
 use super::head::HSTS;
 use super::inbound::Inbound;
+use super::traced::Traced;
 use crate::app::{
     Attachment, Checker, ClientSocket, Command, Completion, Content, Fault, File, Loss, Near, Outcome, Over,
     Place, Queue, RelayOrder, Request, Subscription, asks_to_switch, link, serialise,
 };
 use crate::error::{Code, Error, Result};
 use crate::events::{EventBody, Leave};
-use crate::hub::Wire;
 use crate::net::{Fault as SendFault, Filing, Life, Outgoing, Piece, Socket, Supply, Watch};
 use crate::runtime::from_afar;
 use crate::stream::Stream;
@@ -138,8 +138,9 @@ impl<'a> Lane<'a> {
     ) -> Result<Self> {
         let Task { site, client, incoming, .. } = *task;
         let (near, far) = link();
+        let told = task.traced.map_or_else(Vec::new, Traced::fields);
         let place = queue.offer(Request {
-            head: serialise(incoming, announced.framing),
+            head: serialise(incoming, announced.framing, &told),
             body,
             chunked: announced.framing == BodyFraming::Chunked,
             ends: client.ends(),
@@ -460,6 +461,7 @@ impl<'a> Lane<'a> {
             let meter = Arc::clone(&self.task.site.supplies.meter);
             Supply::Source(Box::new(EventBody::new(stream.into(), policy, meter).inspected(inspector)))
         };
+        let supply = if framed { self.task.followed(supply) } else { supply };
         match &completion {
             Some(_) => self.outgoing.attach(supply, framing),
             None => self.outgoing.attach_part(supply, framing),
@@ -477,8 +479,8 @@ impl<'a> Lane<'a> {
         if framed {
             self.task.client.keep_backlog(self.task.site.config.event_backlog);
         }
-        let wire = Wire::over(&self.task.client.connection, framing == BodyFraming::Chunked);
-        let supply = Supply::Source(Box::new(admitted.seat(wire, lease)));
+        let wire = self.task.wire(framing == BodyFraming::Chunked);
+        let supply = self.task.followed(Supply::Source(Box::new(admitted.seat(wire, lease))));
         self.outgoing.attach_framed(supply, framing);
         self.send_attached(Some(rest), framed, Leave::Cancel);
         self.task.site.note_resumable(self.life);

@@ -2,14 +2,17 @@
 //! of the program; they are atomics because a task may be made on another thread.
 
 use std::sync::Arc as Plain;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 
+use penstock_trace::Following;
 use tokio::time::Instant;
 
 use super::tally::{End, Tally};
 use crate::access::{Allotment, Decision, Entered, Refusal};
 use crate::app::Note;
+use crate::cache::CacheStatus;
 use crate::clock;
 use crate::error::{Code, Error, Result};
 use crate::sync::{Arc, Mutex, lock};
@@ -37,6 +40,10 @@ pub(super) struct Progress {
     decision: Mutex<Option<Arc<Decision>>>,
     entered: Mutex<Option<Entered>>,
     web: Mutex<Option<Plain<WebAnswer>>>,
+    /// How the cache has answered, where that is asked for.
+    cached: OnceLock<&'static str>,
+    /// Tells of a stream while it goes on.
+    pub(super) following: OnceLock<Plain<Following>>,
 }
 
 /// How a call of gRPC-Web is answered, whatever with.
@@ -90,6 +97,8 @@ impl Progress {
             decision: Mutex::default(),
             entered: Mutex::default(),
             web: Mutex::default(),
+            cached: OnceLock::new(),
+            following: OnceLock::new(),
         }
     }
 
@@ -110,8 +119,25 @@ impl Progress {
 
     /// It is over after `duration`, with what the client got.
     pub(super) fn end(&self, status: u16, error: Option<&Error>, received: u64, duration: Duration) {
-        let first_byte = self.status().map(|_| Duration::from_nanos(self.first_byte.load(Ordering::Relaxed)));
-        self.tally.end(&End { status, error, received, first_byte, duration });
+        self.tally.end(&End { status, error, received, first_byte: self.first_byte(), duration });
+    }
+
+    /// The time up to the head of the response, if one was begun.
+    pub(super) fn first_byte(&self) -> Option<Duration> {
+        self.status().map(|_| Duration::from_nanos(self.first_byte.load(Ordering::Relaxed)))
+    }
+
+    /// Notes how the cache has answered, which the head of the response says.
+    pub(super) fn note_cache<'a>(&self, fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
+        let mut fields = fields;
+        if let Some((_, value)) = fields.find(|(name, _)| name.eq_ignore_ascii_case(b"cache-status")) {
+            let _ = self.cached.set(CacheStatus::result(value));
+        }
+    }
+
+    /// How the cache has answered, in the words of `penstock_cache_requests_total`.
+    pub(super) fn cached(&self) -> Option<&'static str> {
+        self.cached.get().copied()
     }
 
     /// The kernel took so many bytes of the response.

@@ -64,6 +64,11 @@ impl Service {
         &self.location().name
     }
 
+    /// Whether its requests are those of clients, and not of the operator's programs.
+    pub(super) fn is_traffic(&self) -> bool {
+        !matches!(self, Self::Pages(pages) if !pages.is_traffic)
+    }
+
     /// Where its requests are counted, if a site does so.
     pub(super) fn tallies(&self) -> Option<&Tallies> {
         self.location().tallies()
@@ -112,9 +117,8 @@ impl Routes {
     /// Has requests counted in `ledger`, under the names of the routes.
     pub(super) fn count_in(&self, ledger: &Ledger) {
         for service in &self.0 {
-            match service {
-                Service::Pages(pages) if !pages.is_traffic => {}
-                _ => service.location().count_in(ledger),
+            if service.is_traffic() {
+                service.location().count_in(ledger);
             }
         }
     }

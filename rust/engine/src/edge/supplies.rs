@@ -2,6 +2,8 @@
 
 use std::sync::Arc as Plain;
 
+use penstock_trace::Tracer;
+
 use super::heads::Heads;
 use super::tally::Ledger;
 use crate::framing::Framing;
@@ -27,6 +29,8 @@ pub struct Supplies {
     pub ledger: Arc<Ledger>,
     /// What clients have begun to send.
     pub heads: Arc<Heads>,
+    /// Keeps the traces of requests, if they have some.
+    pub tracer: Option<Plain<Tracer>>,
 }
 
 impl Supplies {

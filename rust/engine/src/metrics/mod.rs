@@ -22,9 +22,11 @@ mod process;
 mod requests;
 mod sites;
 mod tls;
+mod traces;
 mod upstreams;
 mod workers;
 
+use std::sync::Arc as Plain;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -32,6 +34,8 @@ use std::time::Duration;
 pub use exposition::{Exposition, Family, Format, Histograms, Labels, Value};
 pub use grpc_health::{GRPC_HEALTH, GrpcHealth};
 pub use health::Check;
+
+use penstock_trace::Tracer;
 
 use crate::access::{self, Decisions};
 use crate::app::QueueStats;
@@ -65,6 +69,8 @@ pub struct Parts {
     pub meter: Arc<Meter>,
     /// The requests of its clients.
     pub ledger: Arc<Ledger>,
+    /// What keeps the traces of requests, if they have some.
+    pub tracer: Option<Plain<Tracer>>,
 }
 
 /// All objects with counts in an engine.
@@ -165,6 +171,9 @@ impl Board {
         }
         self.write_hubs(out);
         self.write_inspected(&sites, out);
+        if let Some(tracer) = &self.parts.tracer {
+            traces::write(tracer, out);
+        }
     }
 }
 

@@ -45,6 +45,7 @@ impl Rig {
             origins: Vec::new(),
             meter: Arc::clone(&meter),
             ledger: Arc::clone(&ledger),
+            tracer: None,
         };
         let status = Status { board: Arc::new(Board::new(parts)), hung: HUNG, behind: BEHIND };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -77,6 +78,7 @@ impl Rig {
             body_patience: Duration::ZERO,
             write_timeout: None,
             stall_grace: Duration::from_secs(1),
+            trusts_trace_context: false,
             clients: ClientLimits { client_connections: None, client_requests: None, client_prefix: 64 },
             linger: Duration::from_secs(1),
             max_event: 4096,
@@ -97,6 +99,7 @@ impl Rig {
             origins: Vec::new(),
             ledger: Arc::clone(&self.ledger),
             heads: Arc::new(Heads::new(&self.pool)),
+            tracer: None,
         }
     }
 

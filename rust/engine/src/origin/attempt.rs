@@ -14,6 +14,7 @@ use super::origins::Origins;
 use super::payload::Payload;
 use super::place::{Join, Lease, Opening, Place, opened};
 use super::request::{Passing, Request, is_idempotent};
+use super::traced::Traced;
 use super::upload::Upload;
 use crate::clock;
 use crate::error::{Code, Error, Result};
@@ -62,7 +63,12 @@ pub(super) async fn attempt(
 ) -> std::result::Result<Answer, Failed> {
     let known = Arc::clone(&place);
     known.tally.begin();
-    let answer = ask(origins, place, target, request, body, interim).await;
+    let traced = Traced::begin(request, &known);
+    let answer = ask(origins, place, target, request, body, interim, traced.as_ref()).await;
+    if let Some(traced) = traced {
+        let answer = answer.as_ref().map(|(head, ..)| head);
+        traced.end(answer.map_err(|failed| (&failed.error, failed.address)));
+    }
     match &answer {
         Ok((head, ..)) => known.tally.answered(head),
         Err(failed) => known.failed(&failed.error, failed.address, request.reports),
@@ -77,10 +83,17 @@ async fn ask(
     request: &Request,
     body: Payload,
     interim: &Interim<'_>,
+    traced: Option<&Traced<'_>>,
 ) -> std::result::Result<Answer, Failed> {
     let Request { method, target, headers, timeouts, .. } = request;
     let framing = body.framing();
-    let encode = || encode_request(method, target, authority, headers, framing);
+    let encode = || {
+        let mut head = encode_request(method, target, authority, headers, framing)?;
+        if let Some(traced) = traced {
+            traced.tell(&mut head);
+        }
+        Ok(head)
+    };
     let head = encode()?;
     let handshake = (framing == BodyFraming::Tunnel).then(|| Handshake::of(headers)).transpose()?;
     admit(origins)?;

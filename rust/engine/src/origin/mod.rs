@@ -38,6 +38,7 @@ mod resolve;
 mod stats;
 mod tally;
 mod tls;
+mod traced;
 mod upload;
 mod upstream;
 

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use penstock_trace::Trace;
+
 use super::endpoint::Endpoint;
 use super::limits::Timeouts;
 use super::upstream::Upstream;
@@ -38,6 +40,8 @@ pub struct Request {
     pub passing: Passing,
     /// The body goes to a reader of frames, for which each costs more than a read of the connection.
     pub in_frames: bool,
+    /// The trace that it is a part of. The origin is told of it in place of what the headers say.
+    pub trace: Option<Arc<Trace>>,
 }
 
 /// How the body of a request is sent on.

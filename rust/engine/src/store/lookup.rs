@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc as Plain;
 
+use penstock_trace::Trace;
+
 use super::object::Object;
 use crate::cache::{Asked, CacheStatus, Fill, Key, Query, Request, SOCKET, Target, Time, Why, confirmed};
 use crate::origin::{self, Endpoint, RequestBody, Timeouts, Upstream};
@@ -31,6 +33,7 @@ pub(super) struct Lookup {
     headers: Arc<Fields>,
     timeouts: Timeouts,
     is_proven: bool,
+    trace: Option<Plain<Trace>>,
     pub(super) key: Key,
 }
 
@@ -62,6 +65,7 @@ impl Lookup {
             headers,
             timeouts,
             is_proven,
+            trace,
             ..
         } = request;
         Self {
@@ -74,6 +78,7 @@ impl Lookup {
             headers: Arc::clone(headers),
             timeouts: *timeouts,
             is_proven: *is_proven,
+            trace: trace.clone(),
         }
     }
 
@@ -135,6 +140,7 @@ impl Lookup {
             reports: true,
             passing: origin::Passing::Body,
             in_frames: false,
+            trace: self.trace.clone(),
         })
     }
 }

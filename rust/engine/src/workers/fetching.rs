@@ -224,6 +224,7 @@ async fn begin(
         reports: false,
         passing: Passing::Body,
         in_frames: false,
+        trace: None,
     });
     let origins = Arc::clone(&supplies.origins[thread]);
     match &relay.spec().caching {

@@ -155,6 +155,7 @@ pub(crate) fn request_to(method: &str, endpoint: Endpoint, body: RequestBody) ->
         reports: true,
         passing: Passing::Body,
         in_frames: false,
+        trace: None,
     }
 }
 

@@ -27,6 +27,7 @@ pub(crate) fn supplies(count: usize) -> Supplies {
         origins: (0..count).map(|_| origins(&pool, origin_limits(), Roots::WebPki)).collect(),
         ledger: Arc::new(Ledger::new(count)),
         heads: Arc::new(Heads::new(&pool)),
+        tracer: None,
         pool,
     }
 }
@@ -46,6 +47,7 @@ pub(crate) fn edge_config() -> EdgeConfig {
         body_patience: Duration::ZERO,
         write_timeout: Some(AMPLE),
         stall_grace: Duration::from_secs(1),
+        trusts_trace_context: false,
         clients: ClientLimits { client_connections: None, client_requests: None, client_prefix: 64 },
         linger: Duration::from_secs(1),
         max_event: 64 << 10,

@@ -6,7 +6,7 @@ use crate::wire::{IncomingLimits, parse_incoming};
 fn rewritten(head: &str) -> String {
     let limits = IncomingLimits { line_bytes: 8192, head_bytes: 65_536, head_fields: 100 };
     let head = parse_incoming(head.as_bytes(), &limits).unwrap();
-    String::from_utf8(serialise(&head, head.body().unwrap())).unwrap()
+    String::from_utf8(serialise(&head, head.body().unwrap(), &[])).unwrap()
 }
 
 #[test]

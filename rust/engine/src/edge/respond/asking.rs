@@ -7,6 +7,7 @@ use crate::access::Verifier;
 use crate::edge::exchange::Task;
 use crate::edge::grpc::{Call, TIMEOUT};
 use crate::edge::grpc_web::Web;
+use crate::edge::traced::TRACE_CONTEXT;
 use crate::error::Result;
 use crate::origin::{Passing, Request, RequestBody};
 use crate::relay;
@@ -48,7 +49,9 @@ impl Task<'_> {
         let time = time.map(|time| (TIMEOUT.as_bytes(), Some(time.as_bytes())));
         let kind = self.call.and_then(|call| call.web).and_then(|_| Web::content_type(incoming));
         let kind = kind.as_deref().map(|kind| (&b"content-type"[..], Some(kind)));
-        let replaced: Vec<relay::Replaced<'_>> = edits.chain(time).chain(kind).collect();
+        // Each attempt has its own.
+        let traced = self.traced.iter().flat_map(|_| TRACE_CONTEXT.map(|name| (name, None)));
+        let replaced: Vec<relay::Replaced<'_>> = edits.chain(time).chain(kind).chain(traced).collect();
         let fill = spec
             .caching
             .as_ref()
@@ -109,6 +112,7 @@ impl Task<'_> {
             // Of a relay that a handler has handed over, the application's log says it.
             reports: self.target_at.is_none(),
             in_frames: false,
+            trace: self.trace(),
         })
     }
 }

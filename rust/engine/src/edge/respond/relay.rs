@@ -388,7 +388,8 @@ impl Task<'_> {
 
     /// The body of a response, with what the relay does for events, and seen by `inspector`.
     fn supply(&self, relay: &Relay, supply: Supply, is_events: bool, inspector: Option<Inspector>) -> Supply {
-        self.metered(self.watched(relay, supply, is_events, inspector))
+        let supply = self.metered(self.watched(relay, supply, is_events, inspector));
+        if is_events { self.followed(supply) } else { supply }
     }
 
     /// The gRPC-Web that the client reads, if the response to its call has a body of gRPC.
@@ -429,6 +430,9 @@ impl Task<'_> {
     ) -> Result<()> {
         let framing = delivery.body.sent_to(self.incoming.minor_version);
         let status = (delivery.status, delivery.reason(), 1);
+        if self.traced.is_some() {
+            self.progress.note_cache(delivery.fields());
+        }
         self.put_head(relay, status, delivery.fields(), framing, (&[], &relay.spec().response), outgoing);
         let mut supply = Supply::Source(delivery);
         // What is held to nothing is counted at its end.
@@ -489,6 +493,9 @@ impl Task<'_> {
         let framing = framing.sent_to(self.incoming.minor_version);
         if self.takes_trailers(relay) && self.call.is_none_or(|call| call.web.is_none()) {
             outgoing.pass_trailers();
+        }
+        if self.traced.is_some() {
+            self.progress.note_cache(head.headers());
         }
         let is_events = is_events(head, framing);
         let policy = relay.spec().events.as_deref().filter(|_| is_events);

@@ -14,7 +14,7 @@ use crate::edge::inbound::Inbound;
 use crate::edge::topics::Topics;
 use crate::error::{Code, Result};
 use crate::events::Leave;
-use crate::hub::{Admission, Asked, Guest, Resumption, Wire, fields};
+use crate::hub::{Admission, Asked, Guest, Resumption, fields};
 use crate::net::{Outgoing, Supply};
 use crate::relay::redirected;
 use crate::wire::BodyFraming;
@@ -86,10 +86,8 @@ async fn begin(task: &Task<'_>, topics: &Topics, outgoing: &mut Outgoing) -> Res
     }
     let chunked = framing == BodyFraming::Chunked;
     task.client.keep_backlog(task.site.config.event_backlog);
-    // What is held to something has to pass where that is looked at.
-    let is_limited = task.progress.allotment().is_some_and(|allotment| allotment.is_limited());
-    let wire = if is_limited { Wire::through(chunked) } else { Wire::over(&task.client.connection, chunked) };
-    let supply = task.metered(Supply::Source(Box::new(admitted.seat(wire, None))));
+    let supply = task.metered(Supply::Source(Box::new(admitted.seat(task.wire(chunked), None))));
+    let supply = task.followed(supply);
     outgoing.attach_framed(supply, framing);
     Ok(())
 }

@@ -139,6 +139,7 @@ async fn check(policy: &CheckPolicy, member: &Member, origins: &Plain<Origins>) 
         reports: false,
         passing: Passing::Body,
         in_frames: false,
+        trace: None,
     };
     let place = origins.place(&member.endpoint);
     let asked =

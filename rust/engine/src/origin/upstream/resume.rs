@@ -254,6 +254,7 @@ impl Wanted {
             reports: request.reports,
             passing: Passing::Body,
             in_frames: request.in_frames,
+            trace: request.trace.clone(),
         }
     }
 

@@ -1,0 +1,184 @@
+//! The trace of a request: what is told of the request at its end, and of a stream while it goes on.
+
+use std::sync::Arc as Plain;
+use std::time::Duration;
+
+use penstock_trace::{
+    Answered, Attribute, Following, Parent, Trace, Tracer, Value, host_and_port, known_method,
+};
+
+use super::client::Client;
+use super::followed::Followed;
+use super::progress::Progress;
+use super::record::Record;
+use crate::access::Decision;
+use crate::error::{Error, Source};
+use crate::net::Supply;
+use crate::wire::Incoming;
+
+/// The fields by which a trace is passed on (W3C Trace Context).
+pub(super) const TRACE_CONTEXT: [&[u8]; 2] = [b"traceparent", b"tracestate"];
+
+/// A request's trace, and what keeps it.
+#[derive(Debug)]
+pub(super) struct Traced {
+    tracer: Plain<Tracer>,
+    pub(super) trace: Plain<Trace>,
+}
+
+impl Traced {
+    /// Of a request that has come now. `is_trusted`: its client may say of which trace it is a part.
+    pub(super) fn begin(tracer: &Plain<Tracer>, incoming: &Incoming, is_trusted: bool) -> Self {
+        let parent = Parent::of(incoming.get_all("traceparent"), incoming.get_all("tracestate"));
+        Self { tracer: Plain::clone(tracer), trace: Plain::new(tracer.begin(parent, is_trusted)) }
+    }
+
+    /// The fields that say of which trace what follows is a part.
+    pub(super) fn fields(&self) -> Vec<(&'static str, Vec<u8>)> {
+        let mut fields = vec![("traceparent", self.trace.context.write().to_vec())];
+        let state = self.trace.state.as_str();
+        if !state.is_empty() {
+            fields.push(("tracestate", state.as_bytes().to_vec()));
+        }
+        fields
+    }
+
+    /// The response begins, and may go on for hours: its request is told now, and the rest an interval at a time.
+    pub(super) fn follow(&self, record: &Record<'_>, supply: Supply) -> Supply {
+        if !self.trace.context.is_sampled {
+            return supply;
+        }
+        let following = self.tracer.follow(&self.trace, &name(record));
+        if !record.progress.follow(Plain::clone(&following)) {
+            // One response is followed once: an application may send several streams one after the other.
+            return supply;
+        }
+        self.keep(record, record.progress.status().unwrap_or_default(), None, true);
+        Supply::Source(Box::new(Followed::new(supply, following)))
+    }
+
+    /// The request is over, with what the client got.
+    pub(super) fn end(&self, record: &Record<'_>, status: u16, error: Option<&Error>) {
+        match record.progress.followed() {
+            Some(following) => self.tracer.leave(&following, how(error)),
+            None => self.keep(record, status, error, false),
+        }
+    }
+
+    fn keep(&self, record: &Record<'_>, status: u16, error: Option<&Error>, is_stream: bool) {
+        // A client's fault is no failure of the server's (OpenTelemetry, semantic conventions for HTTP, "Status").
+        let is_failure = status >= 500 || error.is_some_and(|error| error.code().source() != Source::Client);
+        let took = record.progress.elapsed();
+        let Some(kept) = self.tracer.keeps(&self.trace, is_failure, took) else { return };
+        let told = Told::of(record, status);
+        let (status_text, decision) = (told.status.to_string(), record.progress.decision());
+        let mut attributes = told.attributes(record);
+        attributes.push(("penstock.stream", Value::Flag(is_stream)));
+        let tenant = decision.as_deref().and_then(Decision::tenant);
+        attributes.extend(tenant.map(|tenant| ("penstock.tenant", Value::Text(tenant))));
+        if is_failure {
+            let error = error.map_or(&*status_text, |error| error.code().name());
+            attributes.push(("error.type", Value::Text(error)));
+        }
+        let answered = Answered { name: &name(record), attributes: &attributes, is_failure, took };
+        self.tracer.keep(&self.trace, kept, &answered);
+    }
+}
+
+/// How a stream has ended.
+fn how(error: Option<&Error>) -> &'static str {
+    match error.map(Error::code) {
+        None => "whole",
+        Some(code) if code.source() == Source::Client => "client",
+        Some(code) => code.name(),
+    }
+}
+
+/// The method and the route, of which there is a bounded number.
+fn name(record: &Record<'_>) -> String {
+    let method = known_method(record.incoming.map_or("_OTHER", Incoming::method));
+    let method = if method == "_OTHER" { "HTTP" } else { method };
+    match record.route() {
+        Some(route) => format!("{method} {route}"),
+        None => method.to_owned(),
+    }
+}
+
+/// What is known of a request, in the form in which it is told.
+struct Told {
+    status: u16,
+    version: &'static str,
+    path: String,
+    host: String,
+    port: Option<u16>,
+    agent: Option<String>,
+    first_byte: Option<Duration>,
+}
+
+impl Told {
+    fn of(record: &Record<'_>, status: u16) -> Self {
+        let Record { client, progress, .. } = record;
+        let (authority, scheme) = (record.incoming.map_or("", Incoming::authority), Client::scheme(client));
+        let (host, port) = host_and_port(authority, scheme);
+        let path = record.incoming.map_or_else(String::new, |incoming| {
+            // What follows may hold a token.
+            incoming.origin_form().split('?').next().unwrap_or_default().to_owned()
+        });
+        let agent = record.incoming.and_then(|incoming| incoming.get_all("user-agent").next());
+        Self {
+            status,
+            version: match client.version(record.incoming.map_or(1, |incoming| incoming.minor_version)) {
+                (2, _) => "2",
+                (_, 0) => "1.0",
+                _ => "1.1",
+            },
+            path,
+            host: host.to_owned(),
+            port,
+            agent: agent.map(|agent| String::from_utf8_lossy(agent).into_owned()),
+            first_byte: progress.first_byte(),
+        }
+    }
+
+    fn attributes<'a>(&'a self, record: &'a Record<'_>) -> Vec<Attribute<'a>> {
+        let Record { client, progress, .. } = record;
+        let method = record.incoming.map_or("_OTHER", Incoming::method);
+        let known = known_method(method);
+        let mut attributes = Vec::with_capacity(20);
+        attributes.push(("http.request.method", Value::Text(known)));
+        if known != method {
+            attributes.push(("http.request.method_original", Value::Text(method)));
+        }
+        attributes.push(("url.scheme", Value::Text(client.scheme())));
+        attributes.push(("url.path", Value::Text(&self.path)));
+        attributes.extend(record.route().map(|route| ("http.route", Value::Text(route))));
+        if self.status > 0 {
+            attributes.push(("http.response.status_code", Value::Number(self.status.into())));
+        }
+        if !self.host.is_empty() {
+            attributes.push(("server.address", Value::Text(&self.host)));
+            attributes.extend(self.port.map(|port| ("server.port", Value::Number(port.into()))));
+        }
+        let address = client.addresses.host.as_deref();
+        attributes.extend(address.map(|address| ("client.address", Value::Text(address))));
+        attributes.push(("network.protocol.version", Value::Text(self.version)));
+        attributes.extend(self.agent.as_deref().map(|agent| ("user_agent.original", Value::Text(agent))));
+        attributes.push(("penstock.lane", Value::Text(record.lane().name())));
+        attributes.extend(progress.cached().map(|word| ("penstock.cache", Value::Text(word))));
+        let first_byte = self.first_byte.map(|time| ("penstock.first_byte_ms", Value::millis(time)));
+        attributes.extend(first_byte);
+        attributes.push(("penstock.bytes", Value::count(progress.body_bytes())));
+        attributes
+    }
+}
+
+/// Keeps what is followed until the end of its exchange.
+impl Progress {
+    fn follow(&self, following: Plain<Following>) -> bool {
+        self.following.set(following).is_ok()
+    }
+
+    fn followed(&self) -> Option<Plain<Following>> {
+        self.following.get().cloned()
+    }
+}

@@ -1,0 +1,82 @@
+//! What an origin is told of a request's trace, and what the trace is told of an attempt at the origin.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use penstock_trace::{Attempt, Attempted, Trace};
+
+use super::place::Place;
+use super::request::Request;
+use crate::error::Error;
+use crate::stream::ResponseHead;
+use crate::wire::write_field;
+
+/// An attempt of a request that has a trace. Dropped, it was given up.
+#[derive(Debug)]
+pub(super) struct Traced<'a> {
+    trace: &'a Trace,
+    attempt: Attempt,
+    request: &'a Request,
+    origin: Arc<str>,
+    is_over: bool,
+}
+
+impl<'a> Traced<'a> {
+    /// Begins one at the origin of `place`.
+    pub(super) fn begin(request: &'a Request, place: &Place) -> Option<Self> {
+        let trace = request.trace.as_deref()?;
+        let (attempt, origin) = (trace.attempt(), Arc::clone(&place.origin));
+        Some(Self { trace, attempt, request, origin, is_over: false })
+    }
+
+    /// Adds the fields that tell of the attempt to `head`, before its empty line (W3C Trace Context, section 3.4).
+    pub(super) fn tell(&self, head: &mut Vec<u8>) {
+        head.truncate(head.len() - 2);
+        write_field(head, b"traceparent", &self.attempt.context.write());
+        let state = self.trace.state.as_str();
+        if !state.is_empty() {
+            write_field(head, b"tracestate", state.as_bytes());
+        }
+        head.extend_from_slice(b"\r\n");
+    }
+
+    /// Notes what came of it. It ends with the head: a body may come for hours, which the request's own span tells.
+    pub(super) fn end(mut self, answer: Result<&ResponseHead, (&Error, Option<SocketAddr>)>) {
+        self.is_over = true;
+        let mut attempted = self.attempted();
+        match answer {
+            Ok(head) => {
+                let timings = &head.timings;
+                attempted.status = Some(head.head.status);
+                attempted.reused = head.reused;
+                attempted.queued = timings.queue;
+                attempted.connected =
+                    (!head.reused).then_some(timings.resolve + timings.connect + timings.tls);
+            }
+            Err((error, address)) => {
+                attempted.error = Some(error.code().name());
+                attempted.address = address;
+            }
+        }
+        self.trace.note(attempted);
+    }
+
+    fn attempted(&self) -> Attempted {
+        let mut attempted = self.attempt.end(&self.request.method, Arc::clone(&self.origin));
+        if self.trace.context.is_sampled {
+            let path = self.request.target.split(['?', '#']).next().unwrap_or_default();
+            attempted.path = Some(path.into());
+        }
+        attempted
+    }
+}
+
+impl Drop for Traced<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let mut attempted = self.attempted();
+            attempted.cancelled = true;
+            self.trace.note(attempted);
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! The trace of one request: its span, and the attempts at origins within it.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::context::{SpanContext, State};
+use crate::id::SpanId;
+use crate::span::{Attribute, Kind, Span, Value};
+
+/// Attempts of one request that are told. Those of an upstream's retries are fewer. Arbitrary.
+const MOST_ATTEMPTS: usize = 32;
+
+/// The trace of a request, from when it came.
+#[derive(Debug)]
+pub struct Trace {
+    /// The span that stands for the request.
+    pub context: SpanContext,
+    pub(crate) parent: Option<SpanId>,
+    pub(crate) link: Option<SpanContext>,
+    /// What tracing systems have to say, which is passed on as it came.
+    pub state: State,
+    pub(crate) start: Start,
+    attempts: Mutex<Attempts>,
+}
+
+/// A moment by both clocks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Start {
+    unix: u64,
+    instant: Instant,
+}
+
+impl Start {
+    pub(crate) fn now() -> Self {
+        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self { unix: nanos(unix), instant: Instant::now() }
+    }
+
+    pub(crate) fn instant(&self) -> Instant {
+        self.instant
+    }
+
+    /// Nanoseconds since 1970 at a later moment: clocks that are set in between do not tear a trace apart.
+    pub(crate) fn at(&self, instant: Instant) -> u64 {
+        self.unix + nanos(instant.saturating_duration_since(self.instant))
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[derive(Debug, Default)]
+struct Attempts {
+    begun: u32,
+    ended: Vec<Attempted>,
+}
+
+/// An attempt at an origin that goes on.
+#[derive(Debug)]
+pub struct Attempt {
+    /// Its span, which the origin is told of.
+    pub context: SpanContext,
+    began: Instant,
+    /// How many came before.
+    resent: u32,
+}
+
+/// What came of an attempt.
+#[derive(Debug, Clone)]
+pub struct Attempted {
+    /// The method of the request.
+    pub method: Box<str>,
+    /// `scheme://host:port`.
+    pub origin: Arc<str>,
+    /// The path that was asked for, without its query; nothing if it is not worth keeping.
+    pub path: Option<Box<str>>,
+    /// The address that it went to.
+    pub address: Option<SocketAddr>,
+    /// The status of the response, if there was one.
+    pub status: Option<u16>,
+    /// The name of the error, if there was one.
+    pub error: Option<&'static str>,
+    /// It was given up before there was a response.
+    pub cancelled: bool,
+    /// The wait for a connection, and what opening one took.
+    pub queued: Duration,
+    /// See `queued`.
+    pub connected: Option<Duration>,
+    /// An earlier request had opened the connection.
+    pub reused: bool,
+    span: SpanId,
+    began: Instant,
+    ended: Instant,
+    pub(crate) resent: u32,
+}
+
+impl Attempt {
+    /// It is over, up to the head of its response; the rest is to be filled in.
+    pub fn end(&self, method: &str, origin: Arc<str>) -> Attempted {
+        Attempted {
+            method: method.into(),
+            origin,
+            path: None,
+            address: None,
+            status: None,
+            error: None,
+            cancelled: false,
+            queued: Duration::ZERO,
+            connected: None,
+            reused: false,
+            span: self.context.span,
+            began: self.began,
+            ended: Instant::now(),
+            resent: self.resent,
+        }
+    }
+}
+
+impl Trace {
+    pub(crate) fn new(
+        context: SpanContext,
+        parent: Option<SpanId>,
+        link: Option<SpanContext>,
+        state: State,
+    ) -> Self {
+        Self { context, parent, link, state, start: Start::now(), attempts: Mutex::default() }
+    }
+
+    fn attempts(&self) -> MutexGuard<'_, Attempts> {
+        // What is behind the lock is whole between any two statements.
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins an attempt.
+    pub fn attempt(&self) -> Attempt {
+        let resent = {
+            let mut attempts = self.attempts();
+            attempts.begun += 1;
+            attempts.begun - 1
+        };
+        let context = SpanContext { span: SpanId::random(), ..self.context };
+        Attempt { context, began: Instant::now(), resent }
+    }
+
+    /// Notes what came of one. A hedge that has lost may end after the request, and is not told.
+    pub fn note(&self, attempted: Attempted) {
+        let mut attempts = self.attempts();
+        if attempts.ended.len() < MOST_ATTEMPTS {
+            attempts.ended.push(attempted);
+        }
+    }
+
+    /// The attempts so far.
+    pub(crate) fn take_attempts(&self) -> Vec<Attempted> {
+        std::mem::take(&mut self.attempts().ended)
+    }
+}
+
+impl Attempted {
+    /// Calls `write` with its span, a part of `trace`.
+    pub(crate) fn write(&self, trace: &Trace, write: impl FnOnce(&Span<'_>)) {
+        let (scheme, rest) = self.origin.split_once("://").unwrap_or(("http", &self.origin));
+        let (host, port) = host_and_port(rest, scheme);
+        let url = self.path.as_ref().map(|path| format!("{}{path}", self.origin));
+        let (status, address) = (self.status.map(|status| status.to_string()), self.address);
+        let ip = address.map(|address| address.ip().to_string());
+        let name = known_method(&self.method);
+        let mut attributes: Vec<Attribute<'_>> = Vec::with_capacity(14);
+        attributes.push(("http.request.method", Value::Text(name)));
+        if name != &*self.method {
+            attributes.push(("http.request.method_original", Value::Text(&self.method)));
+        }
+        attributes.push(("server.address", Value::Text(host)));
+        attributes.extend(port.map(|port| ("server.port", Value::Number(port.into()))));
+        attributes.push(("url.full", Value::Text(url.as_deref().unwrap_or(&self.origin))));
+        if let (Some(address), Some(ip)) = (address, &ip) {
+            attributes.push(("network.peer.address", Value::Text(ip)));
+            attributes.push(("network.peer.port", Value::Number(address.port().into())));
+        }
+        if let Some(status) = self.status {
+            attributes.push(("http.response.status_code", Value::Number(status.into())));
+        }
+        // A status is the error of a client's span from 400 on, and of a server's from 500 on.
+        let failed = self.error.or(status.as_deref().filter(|_| self.status >= Some(400)));
+        attributes.extend(failed.map(|error| ("error.type", Value::Text(error))));
+        if self.resent > 0 {
+            attributes.push(("http.request.resend_count", Value::Number(self.resent.into())));
+        }
+        if self.cancelled {
+            attributes.push(("penstock.cancelled", Value::Flag(true)));
+        }
+        attributes.push(("penstock.connection_reused", Value::Flag(self.reused)));
+        attributes.push(("penstock.queue_ms", Value::millis(self.queued)));
+        attributes.extend(self.connected.map(|time| ("penstock.connect_ms", Value::millis(time))));
+        write(&Span {
+            context: SpanContext { span: self.span, ..trace.context },
+            parent: Some(trace.context.span),
+            is_remote: false,
+            state: &trace.state,
+            name: if name == "_OTHER" { "HTTP" } else { name },
+            kind: Kind::Client,
+            began: trace.start.at(self.began),
+            ended: trace.start.at(self.ended),
+            attributes: &attributes,
+            is_failure: failed.is_some(),
+            link: None,
+        });
+    }
+}
+
+/// A method that is known, or `_OTHER` (OpenTelemetry, semantic conventions for HTTP, `http.request.method`): the number of names
+/// has a bound.
+pub fn known_method(method: &str) -> &str {
+    const KNOWN: [&str; 10] =
+        ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY"];
+    if KNOWN.contains(&method) { method } else { "_OTHER" }
+}
+
+/// The host, without the brackets of an IPv6 address, and the port, or that of the scheme.
+pub fn host_and_port<'a>(authority: &'a str, scheme: &str) -> (&'a str, Option<u16>) {
+    let default = match scheme {
+        "http" => Some(80),
+        "https" => Some(443),
+        _ => None,
+    };
+    let end = authority.rfind(']').map_or(0, |end| end + 1);
+    let (host, port) = match authority[end..].rfind(':') {
+        Some(at) => (&authority[..end + at], authority[end + at + 1..].parse().ok()),
+        None => (authority, default),
+    };
+    (host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host), port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_authority_is_a_host_and_a_port() {
+        for (authority, scheme, expected) in [
+            ("a.example:81", "http", ("a.example", Some(81))),
+            ("a.example", "https", ("a.example", Some(443))),
+            ("[::1]:81", "http", ("::1", Some(81))),
+            ("[::1]", "http", ("::1", Some(80))),
+            ("a:x", "http", ("a", None)),
+            ("/run/a.sock", "unix", ("/run/a.sock", None)),
+        ] {
+            assert_eq!(host_and_port(authority, scheme), expected, "{authority}");
+        }
+    }
+
+    #[test]
+    fn methods_have_a_bound() {
+        assert_eq!(
+            (known_method("GET"), known_method("get"), known_method("PURGE")),
+            ("GET", "_OTHER", "_OTHER")
+        );
+    }
+}
