@@ -111,6 +111,7 @@ ATTACKS: dict[str, tuple[str, Callable[[Http2Client], Awaitable[None]]]] = {
     "WINDOW_UPDATE": ("control_frames", repeated(WindowUpdateFrame(0, window_increment=1))),
     "unknown frames": ("control_frames", repeated(Unknown(99, b"x"))),
     "empty DATA": ("control_frames", empty_data),
+    "tiny DATA": ("control_frames", tiny_data),
     "a window by one byte": ("control_frames", drips),
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The session knows what each frame means, and bounds what it keeps for it. How many frames there may be in a second it does not
 //! bound: rapid resets (CVE-2023-44487), resets that the client has us send (CVE-2025-8671), floods of PING and SETTINGS
-//! (CVE-2019-9512, CVE-2019-9515), of empty frames (CVE-2019-9518), and windows that are opened by one byte (CVE-2019-9511).
+//! (CVE-2019-9512, CVE-2019-9515), of empty frames (CVE-2019-9518) and tiny ones, and windows that are opened by one byte (CVE-2019-9511).
 
 use tokio::time::Instant;
 
@@ -30,12 +30,16 @@ const ACK: u8 = 1;
 /// Frames that ask for nothing: 1,000 at once, as `HAProxy` and Envoy allow some thousands for the life of a connection, and 100
 /// a second. A client that measures its round trip by PINGs sends a few a second.
 const CONTROL: Rate = Rate { burst: 1000, each_second: 100 };
+/// Frames of a body with next to nothing in them: each costs as much as a whole one. A message of gRPC has five bytes besides its
+/// content, and several go in one frame where many are sent; a client that types sends some dozens a second.
+const SMALL_BYTES: usize = 16;
+const SMALL: Rate = Rate { burst: 10_000, each_second: 5_000 };
 /// Streams that are reset, by either side: a browser cancels some dozens where its user leaves a page of images.
 const RESETS: Rate = Rate { burst: 100, each_second: 33 };
 /// Resets that one counts for which says that the client has broken the rules (`PROTOCOL_ERROR` and the like): what led to it may
 /// have cost much. Fields that unpack to 16 MB take 1.5 ms of the thread.
 const OFFENCE: u32 = 10;
-/// Streams that an origin resets, or that its clients leave, it answers for to no one but itself.
+/// Streams that an origin resets, or that its clients leave, it answers for to no one but itself; and its events may be small.
 const UNLIMITED: Rate = Rate { burst: u32::MAX, each_second: u32::MAX };
 /// CONTINUATION frames of one section of fields: with the first, 144 KiB, where a head has 32.
 const CONTINUATIONS: u32 = 8;
@@ -181,6 +185,7 @@ pub(super) struct Meter {
     received: Frames,
     sent: Frames,
     control: Bucket,
+    small: Bucket,
     resets: Bucket,
     /// CONTINUATION frames since the last other one.
     continuations: u32,
@@ -194,19 +199,20 @@ pub(super) struct Meter {
 impl Meter {
     /// For a connection on which the client's preface is still to come.
     pub(super) fn of_server() -> Self {
-        Self::new(PREFACE, 0, RESETS)
+        Self::new(PREFACE, 0, RESETS, SMALL)
     }
 
     /// For a connection to an origin, on which nothing has been sent.
     pub(super) fn of_client() -> Self {
-        Self::new(0, PREFACE, UNLIMITED)
+        Self::new(0, PREFACE, UNLIMITED, UNLIMITED)
     }
 
-    fn new(received: usize, sent: usize, resets: Rate) -> Self {
+    fn new(received: usize, sent: usize, resets: Rate, small: Rate) -> Self {
         Self {
             received: Frames::after(received, None),
             sent: Frames::after(sent, Some(RST_STREAM)),
             control: Bucket::new(CONTROL),
+            small: Bucket::new(small),
             resets: Bucket::new(resets),
             continuations: 0,
             updates: MOST_UPDATES,
@@ -227,7 +233,7 @@ impl Meter {
 
     /// `bytes` have come.
     pub(super) fn receive(&mut self, bytes: &[u8]) {
-        let Self { received, control, resets, continuations, updates, excess, .. } = self;
+        let Self { received, control, small, resets, continuations, updates, excess, .. } = self;
         received.advance(
             bytes,
             |Frame { length, kind, flags }| {
@@ -236,7 +242,8 @@ impl Meter {
                     RST_STREAM => (resets.take(), Excess::Resets),
                     CONTINUATION => (*continuations <= CONTINUATIONS, Excess::Continuations),
                     HEADERS => return,
-                    DATA if length > 0 || flags & END_STREAM != 0 => return,
+                    DATA if length >= SMALL_BYTES || flags & END_STREAM != 0 => return,
+                    DATA if length > 0 => (small.take(), Excess::Control),
                     SETTINGS | PING if flags & ACK != 0 => return,
                     WINDOW_UPDATE if *updates > 0 => {
                         *updates -= 1;
@@ -327,6 +334,7 @@ mod tests {
             (PING, 0, &[0; 8][..], 1000, Excess::Control),
             (SETTINGS, 0, &[], 1000, Excess::Control),
             (DATA, 0, &[], 1000, Excess::Control),
+            (DATA, 0, &[0; SMALL_BYTES - 1], 10_000, Excess::Control),
             (2, 0, &[0; 5], 1000, Excess::Control),
             (16, 0, b"\0\0\0\x01u=1", 1000, Excess::Control),
             (99, 0, b"?", 1000, Excess::Control),
@@ -338,9 +346,12 @@ mod tests {
             assert_eq!(allowed(&mut meter, &frame(kind, flags, payload)), count, "{kind}");
             assert_eq!(meter.excess(), Some(excess), "{kind}");
         }
-        for (kind, flags, payload) in
-            [(HEADERS, 0, &b"?"[..]), (DATA, 0, b"?"), (DATA, END_STREAM, b""), (PING, ACK, &[0; 8])]
-        {
+        for (kind, flags, payload) in [
+            (HEADERS, 0, &b"?"[..]),
+            (DATA, 0, &[0; SMALL_BYTES]),
+            (DATA, END_STREAM, b""),
+            (PING, ACK, &[0; 8]),
+        ] {
             assert_eq!(allowed(&mut begun(), &frame(kind, flags, payload)), usize::MAX, "{kind}");
         }
     }
