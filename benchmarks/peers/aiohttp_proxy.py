@@ -3,8 +3,8 @@ StreamResponse.
 
 `--body chunk` forwards what arrived (`iter_any`), which is the cheapest such loop. `--body line` forwards
 line by line, as gateways in front of language models do that look at each event. `--transport aiofastnet`
-replaces uvloop's transports with aiofastnet's. `--store` fetches each path once and answers from a dict. Nothing is
-logged; both sides are kept alive.
+replaces uvloop's transports with aiofastnet's. `--store` fetches each path once and answers from a dict. `--traces` has
+OpenTelemetry's SDK send spans there. Nothing is logged; both sides are kept alive.
 """
 
 from __future__ import annotations
@@ -92,6 +92,22 @@ def new_event_loop(transport: str) -> asyncio.AbstractEventLoop:
     return aiofastnet.loop_factory(uvloop.new_event_loop)()
 
 
+def trace_to(collector: str) -> None:
+    """Have OpenTelemetry's SDK trace all requests on either side. An optional peer, as above."""
+    from opentelemetry import trace  # noqa: PLC0415
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
+    from opentelemetry.instrumentation.aiohttp_client import AioHttpClientInstrumentor  # noqa: PLC0415
+    from opentelemetry.instrumentation.aiohttp_server import AioHttpServerInstrumentor  # noqa: PLC0415
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=collector)))
+    trace.set_tracer_provider(provider)
+    AioHttpServerInstrumentor().instrument()
+    AioHttpClientInstrumentor().instrument()
+
+
 async def ok(_request: web.Request) -> web.Response:
     return web.Response(text="ok")
 
@@ -103,8 +119,11 @@ def main() -> None:
     parser.add_argument("--body", choices=BODIES, default="chunk")
     parser.add_argument("--transport", choices=("uvloop", "aiofastnet"), default="uvloop")
     parser.add_argument("--store", action="store_true")
+    parser.add_argument("--traces", metavar="URL")
     arguments = parser.parse_args()
 
+    if arguments.traces:
+        trace_to(arguments.traces)
     app = web.Application()
     app.cleanup_ctx.append(session_context)
     app.router.add_get("/ok", ok)

@@ -66,13 +66,18 @@ def main() -> None:
     parser.add_argument("--bearer", action="store_true")
     parser.add_argument("--authorise", action="store_true")
     parser.add_argument("--middleware", action="store_true")
+    parser.add_argument("--traces", metavar="URL")
+    parser.add_argument("--traces-ratio", type=float, default=1.0)
     parser.add_argument("--tls", nargs=2, metavar=("CERT", "KEY"))
     arguments = parser.parse_args()
 
+    tracing = None
+    if arguments.traces:
+        tracing = config.Tracing(endpoint=arguments.traces, ratio=arguments.traces_ratio)
     if arguments.lane == "cached":
-        engine = Engine(limits=LIMITS, threads=1, memory=MEMORY, cache=CACHE)
+        engine = Engine(limits=LIMITS, threads=1, memory=MEMORY, cache=CACHE, tracing=tracing)
     else:
-        engine = Engine(limits=LIMITS, threads=1)
+        engine = Engine(limits=LIMITS, threads=1, tracing=tracing)
 
     async def close_engine(_app: web.Application) -> None:
         await engine.aclose()

@@ -701,8 +701,15 @@ class AccessLog:
         SystemFailureError: the file cannot be opened (FILE_FAILED).
     """
 
-    def __new__(cls, path: str | None = None) -> Self:
-        """`path`: the file, "-" for standard error; None if Python takes the lines."""
+    def __new__(cls, path: str | None = None, parts: list[tuple[str, str | None]] | None = None) -> Self:
+        """`path`: the file, "-" for standard error; None if Python takes the lines. `parts`: of `config.AccessLog`."""
+
+    @staticmethod
+    def fields() -> list[tuple[str, str]]:
+        """The names of what a line can say, each with what it is."""
+
+    def reopen(self) -> None:
+        """Open the file anew."""
 
     def take(self) -> tuple[list[str], int] | None:
         """Wait for lines. Returns them, and the number dropped after them; None at the end of a closed log."""

@@ -255,6 +255,18 @@ main.add_command(cache)
     "--access-log/--no-access-log", default=True, show_default=True, help="Log one line for each request."
 )
 @click.option(
+    "--access-log-file",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="The file for these lines, opened anew when it was moved away and at SIGUSR1. By default standard error.",
+)
+@click.option(
+    "--access-log-format",
+    metavar="FORMAT",
+    help="What they look like: plain, combined (Apache's and nginx's), json, or a text with fields in braces, such as "
+    "'{client} {status} {origin_seconds}'. By default plain.",
+)
+@click.option(
     "--log-level",
     type=click.Choice(("debug", "info", "warning", "error"), case_sensitive=False),
     default="info",
@@ -314,6 +326,47 @@ def serve(
     pages = None if front.status is None else front.status.place()
     plain = None if front.edge.tls is None else front.edge.tls.redirects_at()
     serving.run(work, uvloop, {"--listen": listen, "--status-listen": pages, "--http-redirect": plain})
+
+
+def _doctor(app: str | None, origin: tuple[str, ...], listen: tuple[str, int] | str, **options: Any) -> None:
+    """Check whether this machine is fit for `penstock serve` with the same options.
+
+    It reads, and changes nothing: limits of descriptors, memory and processor time, settings of the kernel, the clock,
+    certificates, directories and addresses. Each finding says what was seen, what is wanted, why, and how to change it.
+
+    \b
+    Exit status: 0; 1 with warnings; 2 if something will fail.
+    """  # noqa: D301 (click keeps the lines after a backspace as they are)
+    from .doctor.command import diagnose  # noqa: PLC0415 (the library, with asyncio)
+
+    clients, probe, as_object = (options.pop(name) for name in ("clients", "probe", "as_json"))
+    if probe and not origin:
+        raise click.UsageError("--probe: only with --origin")
+    raise SystemExit(
+        diagnose(app, origin, listen, options, clients=clients, probe=probe, as_object=as_object)
+    )
+
+
+main.add_command(
+    click.Command(
+        "doctor",
+        params=[
+            *serve.params,
+            click.Option(
+                ["--clients"],
+                type=click.IntRange(1),
+                default=1000,
+                show_default=True,
+                metavar="N",
+                help="How many clients are expected at a time.",
+            ),
+            click.Option(["--probe"], is_flag=True, help="Ask each origin of --origin for an answer."),
+            click.Option(["--json", "as_json"], is_flag=True, help="Print an object of JSON."),
+        ],
+        callback=_doctor,
+        help=_doctor.__doc__,
+    )
+)
 
 
 def _check_options(

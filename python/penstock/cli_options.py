@@ -48,6 +48,8 @@ TIMEOUTS: Final = {
 
 # The option of each setting.
 _OPTIONS: Final = {
+    "AccessLog.path": "--access-log-file",
+    "AccessLog.format": "--access-log-format",
     "Pool.memory": "--memory",
     "Cache.memory": "--cache",
     "Caching.stale_if_error": "--cache-stale",

@@ -39,7 +39,7 @@ class Front(NamedTuple):
     edge: config.Edge
     status: config.Status | None
     control: Path | None
-    access_log: bool
+    access_log: config.AccessLog | None
 
 
 def front_of(listen: tuple[str, int] | str, options: Mapping[str, Any]) -> Front:
@@ -56,7 +56,16 @@ def front_of(listen: tuple[str, int] | str, options: Mapping[str, Any]) -> Front
             trust_trace_context=options["trust_trace_context"],
         )
         status = None if place is None else config.Status(listen=place)
-    return Front(listen, edge, status, options["control"], options["access_log"])
+        log = _access_log(options["access_log"], options["access_log_file"], options["access_log_format"])
+    return Front(listen, edge, status, options["control"], log)
+
+
+def _access_log(is_wanted: bool, path: str | None, form: str | None) -> config.AccessLog | None:
+    if not is_wanted:
+        if path is not None or form is not None:
+            raise click.UsageError("--access-log-file, --access-log-format: not with --no-access-log")
+        return None
+    return config.AccessLog(path=path or "-", format=form or "plain")
 
 
 def engine_of(

@@ -36,9 +36,10 @@ class Span:
     is_remote: bool
     began: int
     ended: int
+    scope: str
 
     @classmethod
-    def of(cls, span: traces.Span) -> "Span":
+    def of(cls, span: traces.Span, scope: str) -> "Span":
         return cls(
             span.name,
             span.kind,
@@ -52,6 +53,7 @@ class Span:
             bool(span.flags & traces.SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK),
             span.start_time_unix_nano,
             span.end_time_unix_nano,
+            scope,
         )
 
 
@@ -89,9 +91,8 @@ class Collector:
         for of_resource in export.resource_spans:
             self.resource = _values(of_resource.resource.attributes)
             for of_scope in of_resource.scope_spans:
-                assert of_scope.scope.name == "penstock"
                 assert of_scope.scope.version
-                self.spans += [Span.of(span) for span in of_scope.spans]
+                self.spans += [Span.of(span, of_scope.scope.name) for span in of_scope.spans]
         answer = service.ExportTraceServiceResponse()
         if self.rejects:
             answer.partial_success.rejected_spans = self.rejects

@@ -4,8 +4,10 @@ import asyncio
 
 import pytest
 from aiohttp import web
+from prometheus_client.openmetrics import parser as strict_parser
 
 import penstock
+from penstock import metrics
 from penstock.config import Caching, Retries, Timeouts
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import answer
@@ -165,3 +167,20 @@ async def test_an_application_is_told_of_its_span(traced: Trace, server: str) ->
         assert shown == f'["00-{span.trace}-{span.id}-03", null]'.encode()
         assert (span.name, span.attributes["penstock.lane"]) == ("GET", "app")
         assert span.links == (("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"),)
+
+
+async def test_a_bucket_of_a_histogram_leads_to_its_last_trace(traced: Trace) -> None:
+    async with traced() as edges, ScriptedOrigin(say()) as origin:
+        served = await edges.serve([edges.gateway(origin.url).native("/", name="vod")])
+        await edges.fetched(served.port)
+        server = one(await edges.collector.count(2), SERVER)
+        text = metrics.text(edges.engine, openmetrics=True)
+        families = {family.name: family for family in strict_parser.text_string_to_metric_families(text)}
+        for name in ("penstock_request_duration_seconds", "penstock_request_first_byte_seconds"):
+            found = [sample for sample in families[name].samples if sample.exemplar is not None]
+            (sample,) = found
+            assert sample.labels["route"] == "vod"
+            assert sample.exemplar.labels == {"trace_id": server.trace}
+            assert 0 < sample.exemplar.value <= float(sample.labels["le"])
+            assert float(sample.exemplar.timestamp) > 1.7e9
+        assert "trace_id" not in metrics.text(edges.engine)

@@ -116,7 +116,12 @@ async def test_a_subscriber_is_told_of(traced: Trace, lane: str) -> None:
             spans = await edges.collector.wait(lambda spans: told(spans) >= 3, "three events")
             last = [part for part in intervals(spans) if part.attributes["penstock.events"]][-1]
             assert "penstock.partition_offset" in last.attributes
-            check_chain(one(spans, SERVER), intervals(spans))
+            server = one(spans, SERVER)
+            assert (server.attributes["http.response.status_code"], server.attributes["penstock.stream"]) == (
+                200,
+                True,
+            )
+            check_chain(server, intervals(spans))
             client.abort()
             await edges.collector.wait(
                 lambda spans: any("penstock.end" in span.attributes for span in spans), "the end"

@@ -8,6 +8,7 @@ no defaults of its own. A bad setting raises `penstock.ConfigurationError`, a Va
 from penstock._field_docs import document
 
 from .access import Access, TenantLimits
+from .access_log import AccessLog
 from .caching import Cache, Caching, Overrides
 from .checks import parse_size
 from .edge import Edge, RouteLimits
@@ -26,6 +27,7 @@ __all__ = [
     "HSTS",
     "TLS",
     "Access",
+    "AccessLog",
     "Cache",
     "Caching",
     "Check",

@@ -10,14 +10,19 @@ import threading
 from typing import ClassVar, Final
 
 from penstock import _native
+from penstock.config import AccessLog
 
-__all__ = ["AccessFile", "AccessLines"]
+__all__ = ["AccessFile", "AccessLines", "reopen_files"]
 
 _log: Final = logging.getLogger("penstock.web")
 
 # Seconds that a stop waits for the handlers of a logger, or for a file (arbitrary): one that hangs must not keep the
 # process.
 _PATIENCE: Final = 5.0
+
+
+# Of sites that serve.
+_files: Final[set["AccessFile"]] = set()
 
 
 class AccessFile:
@@ -27,14 +32,22 @@ class AccessFile:
         SystemFailureError: the file cannot be opened (FILE_FAILED).
     """
 
-    def __init__(self, path: str) -> None:
-        self.native: Final = _native.AccessLog(path)
-        self._path = path
+    def __init__(self, settings: AccessLog) -> None:
+        self._path = str(settings.path)
+        self.native: Final = _native.AccessLog(self._path, settings.parts)
+        _files.add(self)
 
     def leave(self) -> None:
         """The site has ended. Its lines are written: the engine would write the last in 100 ms, and may end before."""
+        _files.discard(self)
         if not self.native.close(_PATIENCE):
             _log.warning("the access log %r has not taken all lines within %g s", self._path, _PATIENCE)
+
+
+def reopen_files() -> None:
+    """Open the files of all access logs anew, which SIGUSR1 asks for: a program has moved them away."""
+    for file in list(_files):
+        file.native.reopen()
 
 
 class AccessLines:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from penstock import _native
-from penstock.config import Edge, Status
+from penstock.config import AccessLog, Edge, Status
 from penstock.engine import Engine
 from penstock.exceptions import make_error
 from penstock.metrics import Pages
@@ -209,7 +209,7 @@ class Listening:
         lane: for requests of the application, which is closed with it.
         edge: what clients may take.
         routes: what the engine answers alone.
-        access_log: a logger, or a file as of `Site`.
+        access_log: a logger, or what is written to a file.
         own_log: the application logs what it answers by itself.
         status: where the pages are; None for nowhere.
 
@@ -223,7 +223,7 @@ class Listening:
         lane: _native.Lane,
         edge: Edge,
         routes: Sequence[_native.Route | _native.Topics],
-        access_log: logging.Logger | str | None,
+        access_log: logging.Logger | AccessLog | None,
         status: Status | None,
         *,
         own_log: bool = False,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from penstock import _native
-from penstock.config import Caching, Edge, Forwarding, RouteLimits, Status
+from penstock.config import AccessLog, Caching, Edge, Forwarding, RouteLimits, Status
 from penstock.engine import Engine
 from penstock.origins import Origins, place_of
 
@@ -56,7 +56,7 @@ async def serve(
     engine: Engine,
     edge: Edge,
     drain: float,
-    access_log: bool,
+    access_log: AccessLog | None,
     status: Status | None,
     ready: Callable[[str, str | None], None],
 ) -> None:
@@ -68,7 +68,7 @@ async def serve(
         engine: what serves.
         edge: what clients may take.
         drain: seconds that requests under way get to finish.
-        access_log: whether to log a line for each request.
+        access_log: where a line for each request goes; None for nowhere.
         status: where pages about the engine are served; None for nowhere.
         ready: called with the URL when connections are accepted, and with that of the pages.
 
@@ -83,7 +83,7 @@ async def serve(
     addresses = await where.addresses()
     route = _native.Route(spec, handles_of(spec, engine, _native.Counts), None, None, None)
     lane = make_lane(engine, None, edge, path)
-    listening = Listening(engine, lane, edge, [route], "-" if access_log else None, status)
+    listening = Listening(engine, lane, edge, [route], access_log, status)
     serving.append(listening)
     listening.tell = say_waiting
     listening.listen(where, addresses)

@@ -2,7 +2,7 @@
 
 The first SIGTERM or SIGINT asks for a stop. A second one ends the process at once, whatever it does: what is left is
 cut off so that no client takes it for whole, and files that belong to the process go with it. SIGHUP asks for a stop
-only where the process has a terminal, which is gone then.
+only where the process has a terminal, which is gone then. SIGUSR1 opens the files of access logs anew.
 """
 
 import asyncio
@@ -13,6 +13,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
+
+from .access_lines import reopen_files
 
 __all__ = ["HOW_TO_END", "last_act", "say_waiting", "stop_signal"]
 
@@ -64,6 +66,9 @@ def stop_signal(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, received, number)
+    # By default it would end the process. An application may have a handler of its own.
+    if signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL:
+        loop.add_signal_handler(signal.SIGUSR1, reopen_files)
     # `nohup` has it ignored.
     if reload is not None or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         loop.add_signal_handler(signal.SIGHUP, hung_up)

@@ -11,7 +11,7 @@ from typing import Final
 
 from aiohttp import web
 
-from penstock.config import Edge, Status
+from penstock.config import AccessLog, Edge, Status
 from penstock.engine import Engine
 from penstock.serving.listener import reload_of, scheme_of, url_of
 from penstock.serving.shutdown import say_waiting, stop_signal
@@ -33,7 +33,7 @@ async def serve(
     engine: Engine | None,
     edge: Edge | None = None,
     drain: float,
-    access_log: bool,
+    access_log: AccessLog | None,
     decode_requests: bool,
     status: Status | None,
     ready: Callable[[str, str | None], None],
@@ -46,7 +46,7 @@ async def serve(
         engine: what serves; None for the one that the process shares.
         edge: what clients may take.
         drain: seconds that requests under way get to finish.
-        access_log: whether to log a line for each request.
+        access_log: where a line for each request goes; None for nowhere.
         decode_requests: whether aiohttp decodes compressed request bodies before the application sees them.
         status: where pages about the engine are served; None for nowhere.
         ready: called with the URL when connections are accepted, and with that of the pages.
@@ -62,8 +62,9 @@ async def serve(
     await runner.setup()
     try:
         path, host, port = (listen, None, None) if isinstance(listen, str) else (None, *listen)
-        log = "-" if access_log else None
-        site = Site(runner, host, port, path=path, engine=engine, edge=edge, access_log=log, status=status)
+        site = Site(
+            runner, host, port, path=path, engine=engine, edge=edge, access_log=access_log, status=status
+        )
         site.tell = say_waiting
         sites.append(site)
         await site.start()

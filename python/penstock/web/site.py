@@ -17,7 +17,7 @@ from yarl import URL
 
 from penstock import _arguments
 from penstock._awaited import awaited_at_start
-from penstock.config import TLS, Edge, Status
+from penstock.config import TLS, AccessLog, Edge, Status
 from penstock.engine import Engine, default_engine
 from penstock.metrics import Pages
 from penstock.serving.listener import Listening, Where, make_lane, scheme_of
@@ -58,7 +58,7 @@ class Site(web.BaseSite):
             given none the one that the process shares (`penstock.default_engine`).
         edge: what clients may take.
         access_log: file for the lines, in place of the runner's logger; `"-"` for standard error. It is opened anew
-            when it was moved away.
+            when it was moved away. A `config.AccessLog` says besides what they look like.
         ssl_context: a `penstock.web.TLS`, in place of `Edge.tls`: clients then speak TLS. An `ssl.SSLContext` does not
             tell its files, so the engine cannot use one.
         status: where pages about the engine are served, until the runner is cleaned up: its health, whether it takes
@@ -83,7 +83,7 @@ class Site(web.BaseSite):
         sock: socket.socket | None = None,
         engine: Engine | None = None,
         edge: Edge | None = None,
-        access_log: str | os.PathLike[str] | None = None,
+        access_log: str | os.PathLike[str] | AccessLog | None = None,
         ssl_context: TLS | None = None,
         status: Status | None = None,
     ) -> None:
@@ -97,7 +97,9 @@ class Site(web.BaseSite):
         _arguments.instance("sock", sock, socket.socket, "a socket that is bound, or None")
         _arguments.instance("engine", engine, Engine, "a penstock.Engine, or None for the shared one")
         _arguments.EDGE("edge", edge)
-        _arguments.path("access_log", access_log)
+        if not isinstance(access_log, AccessLog):
+            _arguments.path("access_log", access_log)
+            access_log = None if access_log is None else AccessLog(path=access_log)
         _arguments.STATUS("status", status)
         _arguments.server_tls("ssl_context", ssl_context)
         edge = edge or Edge()
@@ -107,7 +109,7 @@ class Site(web.BaseSite):
             host, _port(self._edge) if port is None else port, None if path is None else os.fspath(path), sock
         )
         self._engine = engine
-        self._access_log = None if access_log is None else os.fspath(access_log)
+        self._access_log = access_log
         self._status = status
         self.tell = None
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from penstock import _native
 from penstock._awaited import awaited_at_start
-from penstock.config import Edge, Status, Workers, parse_size
+from penstock.config import AccessLog, Edge, Status, Workers, parse_size
 from penstock.engine import Engine
 from penstock.exceptions import make_error
 from penstock.serving.listener import Listening, Where, make_lane
@@ -39,7 +39,7 @@ async def serve(
     engine: Engine,
     settings: Workers,
     edge: Edge,
-    access_log: bool,
+    access_log: AccessLog | None,
     log_level: str,
     uvloop: bool | None,
     status: Status | None,
@@ -53,7 +53,7 @@ async def serve(
         engine: what serves.
         settings: of the workers; what is under way has their `stop_timeout` to finish.
         edge: what clients may take.
-        access_log: whether to log a line for each request.
+        access_log: where a line for each request goes; None for nowhere.
         log_level: for workers: the least that they log.
         uvloop: for workers: which loop they run.
         status: where pages about the engine are served, from before the workers are started; None for nowhere.
@@ -67,7 +67,7 @@ async def serve(
     where = Where(host, port, path, None)
     addresses = await where.addresses()
     lane = make_lane(engine, no_application, edge, path)
-    listening = Listening(engine, lane, edge, [], "-" if access_log else None, status)
+    listening = Listening(engine, lane, edge, [], access_log, status)
     listening.tell = say_waiting
     front = Front(listening, edge)
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use penstock_engine::Code;
 use penstock_engine::access::Entered as EdgeEntered;
 use penstock_engine::edge::{
-    self, CHALLENGES, Challenges, Handshakes, Limiter as EdgeLimiter, ListenOptions, Listener, Log, Pages,
-    Redirect, Route as EdgeRoute, Routes, Service, Site as EdgeSite,
+    self, CHALLENGES, Challenges, Field, Format, Handshakes, Limiter as EdgeLimiter, ListenOptions, Listener,
+    Log, Pages, Part, Redirect, Route as EdgeRoute, Routes, Service, Site as EdgeSite,
 };
 use penstock_engine::metrics::{self, GRPC_HEALTH, GrpcHealth};
 use penstock_engine::relay_spec::RouteLimits;
@@ -146,21 +146,56 @@ pub(crate) struct SiteCounts {
     refused: u64,
 }
 
+/// The form of lines: none by default, no part for JSON, or texts and the names of the fields after them.
+fn format_of(parts: Option<Vec<(String, Option<String>)>>) -> penstock_engine::Result<Format> {
+    let Some(parts) = parts else { return Ok(Format::Plain) };
+    if parts.is_empty() {
+        return Ok(Format::Json);
+    }
+    let mut template = Vec::new();
+    for (text, name) in parts {
+        template.extend((!text.is_empty()).then_some(Part::Text(text)));
+        if let Some(name) = name {
+            let unknown = || Code::BadConfiguration.error(format!("no line can say {name:?}"));
+            template.push(Part::Field(Field::named(&name).ok_or_else(unknown)?));
+        }
+    }
+    Ok(Format::Template(template))
+}
+
 /// An access log: lines that wait for Python, or that a thread writes to a file.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct AccessLog(Arc<Log>);
 
 #[pymethods]
 impl AccessLog {
-    /// `path`: the file, `-` for standard error; `None` if Python takes the lines.
+    /// `path`: the file, `-` for standard error; `None` if Python takes the lines. `parts` are those of `config.AccessLog`.
     #[new]
-    #[pyo3(signature = (path = None))]
-    fn new(py: Python<'_>, path: Option<PathBuf>) -> PyResult<Self> {
+    #[pyo3(signature = (path = None, parts = None))]
+    fn new(
+        py: Python<'_>,
+        path: Option<PathBuf>,
+        parts: Option<Vec<(String, Option<String>)>>,
+    ) -> PyResult<Self> {
+        let format = format_of(parts).into_python(py)?;
         let log = match path {
-            None => Log::kept(),
-            Some(path) => Log::open(Some(path).filter(|path| path.as_os_str() != "-")).into_python(py)?,
+            None => Log::kept(format),
+            Some(path) => {
+                Log::open(Some(path).filter(|path| path.as_os_str() != "-"), format).into_python(py)?
+            }
         };
         Ok(Self(Arc::new(log)))
+    }
+
+    /// The names of what a line can say, each with what it is.
+    #[staticmethod]
+    fn fields() -> Vec<(&'static str, &'static str)> {
+        Field::ALL.iter().map(|(name, _, what)| (*name, *what)).collect()
+    }
+
+    /// Opens the file anew.
+    fn reopen(&self) {
+        self.0.reopen();
     }
 
     /// Waits for lines without the interpreter's lock. Returns them, and the number of lines dropped after them; `None`

@@ -10,6 +10,8 @@ use penstock_engine::framing::Framing as Cut;
 use penstock_engine::origin::{self, Request, RequestBody};
 use penstock_engine::pool::CopyReason;
 use penstock_engine::store::{self, Overrides};
+use penstock_engine::trace::Trace;
+use penstock_engine::wire::{Fields as Headers, is_one_of};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -41,6 +43,23 @@ pub(crate) struct OriginRequest<'py> {
     is_tunnel: bool,
 }
 
+/// The trace that a request is a part of which was made for a client's, and its headers without what told the application of that.
+/// A trace that the application has written itself stands.
+fn traced(headers: Arc<Headers>, trace: Option<Arc<Trace>>) -> (Arc<Headers>, Option<Arc<Trace>>) {
+    const NAMES: [&str; 2] = ["traceparent", "tracestate"];
+    let Some(trace) = trace else { return (headers, None) };
+    if !trace.is_told() || !headers.iter().any(|(name, _)| is_one_of(name, &NAMES)) {
+        return (headers, Some(trace));
+    }
+    let ours = trace.context.write();
+    let is_other = |(name, value): (&[u8], &[u8])| is_one_of(name, &NAMES[..1]) && value != ours;
+    if headers.iter().any(is_other) {
+        return (headers, None);
+    }
+    let rest = headers.iter().filter(|(name, _)| !is_one_of(name, &NAMES)).collect();
+    (Arc::new(rest), Some(trace))
+}
+
 fn start(py: Python<'_>, engine: &Engine, request: OriginRequest<'_>, body: RequestBody) -> PyResult<Source> {
     let OriginRequest { method, target, near, caching, .. } = request;
     let (headers, timeouts) = (Arc::clone(&request.headers.get().0), request.timeouts.get().0);
@@ -68,6 +87,8 @@ fn start(py: Python<'_>, engine: &Engine, request: OriginRequest<'_>, body: Requ
         }
         return Ok(Source::new(stream, port));
     }
+    let trace = near.as_ref().and_then(|transport| transport.get().trace());
+    let (headers, trace) = traced(headers, trace);
     let Endpoint { endpoint, upstream, authority } = request.endpoint.get();
     let request = Box::new(Request {
         endpoint: endpoint.clone(),
@@ -85,7 +106,7 @@ fn start(py: Python<'_>, engine: &Engine, request: OriginRequest<'_>, body: Requ
         passing: origin::Passing::Body,
         // What is fetched near a client is mostly left to the engine.
         in_frames: near.is_none(),
-        trace: None,
+        trace,
     });
     let threads = engine.threads();
     let thread =

@@ -18,6 +18,7 @@ use std::task::{Context, Poll};
 use penstock_engine::app::{ClientSocket, Content, Ends, Far, Loss, Outcome, RemoteEdge, Request};
 use penstock_engine::runtime::Threads;
 use penstock_engine::stream::Stream;
+use penstock_engine::trace::Trace;
 use pyo3::exceptions::{PyConnectionResetError, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -208,6 +209,12 @@ impl Transport {
     pub(crate) fn is_proven(&self) -> bool {
         let state = lock(&self.core.state);
         state.turn == self.turn && state.is_proven
+    }
+
+    /// The trace of its request, if it has one.
+    pub(crate) fn trace(&self) -> Option<Arc<Trace>> {
+        let state = lock(&self.core.state);
+        state.exchange.as_ref().filter(|_| state.turn == self.turn)?.far.trace()
     }
 
     /// In a worker process: what fetches where the client is.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::context::{SpanContext, State};
-use crate::id::SpanId;
+use crate::id::{SpanId, TraceId};
 use crate::span::{Attribute, Kind, Span, Value};
 
 /// Attempts of one request that are told. Those of an upstream's retries are fewer. Arbitrary.
@@ -22,6 +22,7 @@ pub struct Trace {
     pub state: State,
     pub(crate) start: Start,
     attempts: Mutex<Attempts>,
+    is_told: bool,
 }
 
 /// A moment by both clocks.
@@ -125,7 +126,23 @@ impl Trace {
         link: Option<SpanContext>,
         state: State,
     ) -> Self {
-        Self { context, parent, link, state, start: Start::now(), attempts: Mutex::default() }
+        Self { context, parent, link, state, start: Start::now(), attempts: Mutex::default(), is_told: true }
+    }
+
+    /// One that collects attempts for a log, and that no other server is told of.
+    pub fn untold() -> Self {
+        let context = SpanContext {
+            trace: TraceId([0; 16]),
+            span: SpanId([0; 8]),
+            is_sampled: false,
+            is_random: false,
+        };
+        Self { is_told: false, ..Self::new(context, None, None, State::default()) }
+    }
+
+    /// Whether other servers are told of it.
+    pub fn is_told(&self) -> bool {
+        self.is_told
     }
 
     fn attempts(&self) -> MutexGuard<'_, Attempts> {
@@ -152,13 +169,18 @@ impl Trace {
         }
     }
 
-    /// The attempts so far.
-    pub(crate) fn take_attempts(&self) -> Vec<Attempted> {
-        std::mem::take(&mut self.attempts().ended)
+    /// Calls `look` with the attempts so far.
+    pub fn with_attempts<T>(&self, look: impl FnOnce(&[Attempted]) -> T) -> T {
+        look(&self.attempts().ended)
     }
 }
 
 impl Attempted {
+    /// How long it took.
+    pub fn took(&self) -> Duration {
+        self.ended.saturating_duration_since(self.began)
+    }
+
     /// Calls `write` with its span, a part of `trace`.
     pub(crate) fn write(&self, trace: &Trace, write: impl FnOnce(&Span<'_>)) {
         let (scheme, rest) = self.origin.split_once("://").unwrap_or(("http", &self.origin));

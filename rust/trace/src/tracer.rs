@@ -217,12 +217,13 @@ impl Tracer {
 
 /// The spans of a request: its own, and one of each attempt.
 fn spans(trace: &Trace, answered: &Answered<'_>) -> Batch {
-    let attempts = trace.take_attempts();
-    let mut batch = Batch { spans: Vec::with_capacity(1024 + 512 * attempts.len()), count: 1 };
-    for attempted in &attempts {
-        attempted.write(trace, |span| write_span(span, &mut batch.spans));
-        batch.count += 1;
-    }
+    let mut batch = Batch { spans: Vec::with_capacity(2048), count: 1 };
+    trace.with_attempts(|attempts| {
+        for attempted in attempts {
+            attempted.write(trace, |span| write_span(span, &mut batch.spans));
+            batch.count += 1;
+        }
+    });
     let span = Span {
         context: trace.context,
         parent: trace.parent,

@@ -12,6 +12,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc as Plain;
 use std::task::{Context, Poll, Waker};
 
+use penstock_trace::Trace;
+
 use super::ended::Outcome;
 use super::reports::Completion;
 use crate::error::{Code, Error};
@@ -212,6 +214,8 @@ struct State {
     /// For the access log. On the heap: few have one.
     note: Option<Box<Note>>,
     tunnel: Option<Stream>,
+    /// Of the request.
+    trace: Option<Plain<Trace>>,
     near: Option<Waker>,
     far: Option<Waker>,
 }
@@ -254,6 +258,11 @@ pub struct Near {
 }
 
 impl Near {
+    /// What the application fetches for the exchange is a part of `trace`.
+    pub fn set_trace(&self, trace: Plain<Trace>) {
+        lock(&self.link).trace = Some(trace);
+    }
+
     /// Moves what the application has done to the end of `commands`; ready if there was something.
     ///
     /// # Errors
@@ -391,6 +400,11 @@ impl Far {
         }
         state.commands.push_back(Command::Write(content));
         state.unsent
+    }
+
+    /// The trace of the request, if it has one.
+    pub fn trace(&self) -> Option<Plain<Trace>> {
+        lock(&self.link).trace.clone()
     }
 
     /// Says something for the access log. What was said before stands where `note` says nothing.

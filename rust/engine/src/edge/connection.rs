@@ -95,9 +95,9 @@ async fn requests(site: &Site, thread: usize, client: &Client, phase: &mut watch
                 let progress = Progress::new(site.unread.of(thread));
                 let next = Box::pin(refuse(site, client, &error, None, &progress)).await;
                 let status = status_of(&error, &progress);
-                progress.end(status, Some(&error), 0, progress.elapsed());
+                progress.end(status, Some(&error), 0, progress.elapsed(), None);
                 if may_answer(&error) {
-                    Record::of_none(site, client, &progress).end(status, Some(&error));
+                    Record::of_none(site, client, &progress).end(status, Some(&error), None);
                 }
                 next
             }
@@ -153,8 +153,7 @@ async fn exchange(
         }
         Some(Service::Topics(_) | Service::Pages(_)) | None => (None, None),
     };
-    let traced = site.supplies.tracer.as_ref().filter(|_| route.is_none_or(Service::is_traffic));
-    let traced = traced.map(|tracer| Traced::begin(tracer, incoming, site.config.trusts_trace_context));
+    let traced = Traced::begin(site, route.is_none_or(Service::is_traffic), incoming);
     let record = Record { site, client, incoming: Some(incoming), service: route, progress: &progress };
     let open = Open { record: &record, traced: traced.as_ref(), is_closed: false };
     let mut task = Task::new(&record, traced.as_ref(), thread, incoming);
@@ -176,7 +175,8 @@ async fn exchange(
         account.close(error);
     }
     let status = progress.status().unwrap_or_else(|| error.map_or(0, |error| status_of(error, &progress)));
-    progress.end(status, error, inbound.take_received(), progress.elapsed());
+    let kept = traced.as_ref().and_then(Traced::kept);
+    progress.end(status, error, inbound.take_received(), progress.elapsed(), kept);
     let next = match &result {
         Err(error) if may_refuse(error, &progress) => {
             // On the heap, because few requests are refused, and each would wait for its end with the room for it.
@@ -206,7 +206,7 @@ impl Open<'_> {
         if let Some(traced) = self.traced {
             traced.end(self.record, status, error);
         }
-        self.record.end(status, error);
+        self.record.end(status, error, self.traced.map(|traced| &*traced.trace));
     }
 }
 

@@ -113,10 +113,15 @@ impl<'a> Task<'a> {
         self.traced.map(|traced| Plain::clone(&traced.trace))
     }
 
-    /// A body that may go on for hours, and is told of meanwhile if the request's trace is kept.
-    pub(super) fn followed(&self, supply: Supply) -> Supply {
+    /// Whether something that is kept of the exchange tells how the cache has answered.
+    pub(super) fn tells_of_cache(&self) -> bool {
+        self.traced.is_some() || self.site.log.as_ref().is_some_and(|log| log.format.tells_of_cache())
+    }
+
+    /// A body that may go on for hours after a head of `status`, and is told of meanwhile if the request's trace is kept.
+    pub(super) fn followed(&self, status: Option<u16>, supply: Supply) -> Supply {
         match self.traced {
-            Some(traced) => traced.follow(self.record, supply),
+            Some(traced) => traced.follow(self.record, status, supply),
             None => supply,
         }
     }

@@ -138,6 +138,9 @@ impl<'a> Lane<'a> {
     ) -> Result<Self> {
         let Task { site, client, incoming, .. } = *task;
         let (near, far) = link();
+        if let Some(trace) = task.trace() {
+            near.set_trace(trace);
+        }
         let told = task.traced.map_or_else(Vec::new, Traced::fields);
         let place = queue.offer(Request {
             head: serialise(incoming, announced.framing, &told),
@@ -461,7 +464,7 @@ impl<'a> Lane<'a> {
             let meter = Arc::clone(&self.task.site.supplies.meter);
             Supply::Source(Box::new(EventBody::new(stream.into(), policy, meter).inspected(inspector)))
         };
-        let supply = if framed { self.task.followed(supply) } else { supply };
+        let supply = if framed { self.task.followed(self.checker.status(), supply) } else { supply };
         match &completion {
             Some(_) => self.outgoing.attach(supply, framing),
             None => self.outgoing.attach_part(supply, framing),
@@ -480,7 +483,8 @@ impl<'a> Lane<'a> {
             self.task.client.keep_backlog(self.task.site.config.event_backlog);
         }
         let wire = self.task.wire(framing == BodyFraming::Chunked);
-        let supply = self.task.followed(Supply::Source(Box::new(admitted.seat(wire, lease))));
+        let supply = Supply::Source(Box::new(admitted.seat(wire, lease)));
+        let supply = self.task.followed(self.checker.status(), supply);
         self.outgoing.attach_framed(supply, framing);
         self.send_attached(Some(rest), framed, Leave::Cancel);
         self.task.site.note_resumable(self.life);

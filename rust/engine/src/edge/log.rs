@@ -13,9 +13,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::line::{Entry, Format};
 use crate::clock::stamp;
 use crate::error::{Code, Result};
-use crate::wire::{Incoming, shown};
 
 /// How long a line may wait, to be written together with others. Arbitrary.
 const DELAY: Duration = Duration::from_millis(100);
@@ -27,6 +27,7 @@ const MOST: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Log {
     shared: Arc<Shared>,
+    pub(super) format: Format,
     /// None if lines are taken, and after the log was closed.
     writer: Mutex<Option<JoinHandle<()>>>,
 }
@@ -44,26 +45,20 @@ struct State {
     lines: Vec<u8>,
     dropped: u64,
     closed: bool,
+    /// The file is to be opened anew.
+    reopens: bool,
     /// The thread that writes has ended.
     is_finished: bool,
 }
 
-/// What a line says.
-#[derive(Debug)]
-pub(super) struct Entry<'a> {
-    pub(super) client: Option<&'a str>,
-    /// None if its head could not be read.
-    pub(super) incoming: Option<&'a Incoming>,
-    /// Its version of HTTP.
-    pub(super) version: (u8, u8),
-    /// What the client got; 499 if it left before a head.
-    pub(super) status: u16,
-    /// Bytes after the head that were sent.
-    pub(super) bytes: u64,
-    pub(super) elapsed: Duration,
-    pub(super) route: Option<&'a str>,
-    pub(super) tenant: Option<&'a str>,
-    pub(super) failure: Option<Code>,
+/// What was waited for.
+struct Taken {
+    lines: Vec<u8>,
+    /// Lines that were dropped after them.
+    dropped: u64,
+    /// There will be no more.
+    closed: bool,
+    reopens: bool,
 }
 
 impl Log {
@@ -71,7 +66,7 @@ impl Log {
     ///
     /// # Errors
     /// `FILE_FAILED`.
-    pub fn open(path: Option<PathBuf>) -> Result<Self> {
+    pub fn open(path: Option<PathBuf>, format: Format) -> Result<Self> {
         let failed = |error| Code::FileFailed.error(format!("cannot write the access log: {error}"));
         let target = Target::open(path).map_err(failed)?;
         let shared = Arc::new(Shared::default());
@@ -80,18 +75,25 @@ impl Log {
             .name("penstock-log".to_owned())
             .spawn(move || write_all(&other, target))
             .map_err(failed)?;
-        Ok(Self { shared, writer: Mutex::new(Some(writer)) })
+        Ok(Self { shared, format, writer: Mutex::new(Some(writer)) })
     }
 
     /// One whose lines are taken by [`Log::take`].
-    pub fn kept() -> Self {
-        Self { shared: Arc::default(), writer: Mutex::default() }
+    pub fn kept(format: Format) -> Self {
+        Self { shared: Arc::default(), format, writer: Mutex::default() }
+    }
+
+    /// Opens the file anew, for a program that has moved it away and waits until nothing more is written to it. The lines so far
+    /// go there as well.
+    pub fn reopen(&self) {
+        hold(&self.shared.state).reopens = true;
+        self.shared.filled.notify_one();
     }
 
     /// Waits for lines: all that have come, and how many were dropped after them. None once it is closed and they have
     /// all been taken.
     pub fn take(&self) -> Option<(Vec<u8>, u64)> {
-        let (lines, dropped, _) = self.shared.next();
+        let Taken { lines, dropped, .. } = self.shared.next();
         (!lines.is_empty() || dropped > 0).then_some((lines, dropped))
     }
 
@@ -121,7 +123,7 @@ impl Log {
             return false;
         }
         let first = state.lines.is_empty();
-        entry.write(&mut state.lines);
+        self.format.write(entry, &mut state.lines);
         drop(state);
         if first {
             self.shared.filled.notify_one();
@@ -145,24 +147,32 @@ fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// Waits for lines, and takes them: how many were dropped after them, and whether more may come.
-    fn next(&self) -> (Vec<u8>, u64, bool) {
+    /// Waits for lines, or for what else there is to do, and takes them.
+    fn next(&self) -> Taken {
         let mut state = hold(&self.state);
-        while state.lines.is_empty() && !state.closed {
+        while state.lines.is_empty() && !state.closed && !state.reopens {
             state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        if !state.closed {
+        if !state.closed && !state.reopens {
             // Others that come meanwhile go with it.
             let waited = self.filled.wait_timeout_while(state, DELAY, |state| !state.closed);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        (std::mem::take(&mut state.lines), std::mem::take(&mut state.dropped), state.closed)
+        Taken {
+            lines: std::mem::take(&mut state.lines),
+            dropped: std::mem::take(&mut state.dropped),
+            closed: state.closed,
+            reopens: std::mem::take(&mut state.reopens),
+        }
     }
 }
 
 fn write_all(shared: &Shared, mut target: Target) {
     loop {
-        let (lines, dropped, closed) = shared.next();
+        let Taken { lines, dropped, closed, reopens } = shared.next();
+        if reopens {
+            target.reopen();
+        }
         target.write(&lines, dropped);
         if closed {
             hold(&shared.state).is_finished = true;
@@ -183,6 +193,15 @@ impl Target {
         Ok(Self::File { file: append(&path)?, path })
     }
 
+    /// Opens the file anew. If that fails the lines go where they went before.
+    fn reopen(&mut self) {
+        if let Self::File { path, file } = self {
+            if let Ok(fresh) = append(path) {
+                *file = fresh;
+            }
+        }
+    }
+
     fn write(&mut self, lines: &[u8], dropped: u64) {
         let note = if dropped > 0 {
             format!("{} penstock: {dropped} lines were dropped, the log is slow\n", stamp())
@@ -196,7 +215,7 @@ impl Target {
                 .write_all(lines)
                 .and_then(|()| io::stderr().lock().write_all(note.as_bytes())),
             Self::File { path, file } => {
-                if moved(path, file) {
+                if !lines.is_empty() && moved(path, file) {
                     if let Ok(fresh) = append(path) {
                         *file = fresh;
                     }
@@ -218,71 +237,22 @@ fn moved(path: &Path, file: &File) -> bool {
     }
 }
 
-impl Entry<'_> {
-    fn write(&self, lines: &mut Vec<u8>) {
-        self.put(lines).expect("a Vec takes all that is written");
-    }
-
-    fn put(&self, lines: &mut Vec<u8>) -> io::Result<()> {
-        let Self {
-            client,
-            incoming,
-            version: (major, minor),
-            status,
-            bytes,
-            elapsed,
-            route,
-            tenant,
-            failure,
-        } = self;
-        write!(lines, "{} {} ", stamp(), client.unwrap_or("-"))?;
-        match incoming {
-            // Graphic ASCII; a quote must not end the string.
-            Some(incoming) => write!(
-                lines,
-                "\"{} {} HTTP/{major}.{minor}\"",
-                incoming.method(),
-                shown(incoming.target()).replace('"', "%22"),
-            )?,
-            None => lines.write_all(b"\"-\"")?,
-        }
-        write!(lines, " {status} {bytes} {:.6}", elapsed.as_secs_f64())?;
-        if let Some(route) = route {
-            write!(lines, " route={route}")?;
-        }
-        if let Some(tenant) = tenant {
-            // With what could end the string or the line escaped: it may be what a client has sent.
-            write!(lines, " tenant={tenant:?}")?;
-        }
-        if let Some(code) = failure {
-            write!(lines, " failed=0x{:03X}/{}", code.number(), code.name())?;
-        }
-        lines.write_all(b"\n")
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::line::samples;
     use super::*;
-    use crate::wire::{IncomingLimits, parse_incoming};
+    use crate::wire::Incoming;
 
     fn entry(incoming: &Incoming) -> Entry<'_> {
-        Entry {
-            client: Some("192.0.2.1"),
-            incoming: Some(incoming),
-            version: (1, 1),
-            status: 200,
-            bytes: 5,
-            elapsed: Duration::from_micros(1500),
-            route: Some("vod"),
-            tenant: None,
-            failure: None,
-        }
+        samples::entry(incoming)
     }
 
     fn request() -> Incoming {
-        let limits = IncomingLimits { line_bytes: 100, head_bytes: 1000, head_fields: 10 };
-        parse_incoming(b"GET /a%22b HTTP/1.1\r\nHost: a\r\n\r\n", &limits).unwrap()
+        samples::request("GET /a%22b HTTP/1.1\r\nHost: a")
+    }
+
+    fn open(path: PathBuf) -> Log {
+        Log::open(Some(path), Format::Plain).unwrap()
     }
 
     #[test]
@@ -290,7 +260,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("access.log");
         let incoming = request();
-        let log = Log::open(Some(path.clone())).unwrap();
+        let log = open(path.clone());
         log.put(&entry(&incoming));
         log.put(&Entry { route: None, failure: Some(Code::IoTimeout), ..entry(&incoming) });
         log.put(&Entry { incoming: None, route: None, tenant: Some("a\"\nb"), ..entry(&incoming) });
@@ -310,11 +280,9 @@ mod tests {
     #[test]
     fn a_line_shows_no_token() {
         crate::wire::hide("a_line_shows_no_token");
-        let limits = IncomingLimits { line_bytes: 100, head_bytes: 1000, head_fields: 10 };
-        let head = b"GET /a?a_line_shows_no_token=secret&b=1 HTTP/1.1\r\nHost: a\r\n\r\n";
-        let incoming = parse_incoming(head, &limits).unwrap();
+        let incoming = samples::request("GET /a?a_line_shows_no_token=secret&b=1 HTTP/1.1\r\nHost: a");
         let mut lines = Vec::new();
-        entry(&incoming).write(&mut lines);
+        Format::Plain.write(&entry(&incoming), &mut lines);
         let line = String::from_utf8(lines).unwrap();
         assert!(line.contains("/a?a_line_shows_no_token=***&b=1 "), "{line}");
     }
@@ -332,11 +300,22 @@ mod tests {
     }
 
     #[test]
+    fn a_file_is_opened_anew_when_that_is_asked_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("access.log");
+        let log = open(path.clone());
+        std::fs::remove_file(&path).unwrap();
+        log.reopen();
+        assert!(log.close(Duration::from_secs(60)));
+        assert_eq!(std::fs::read(path).unwrap(), b"", "it is there, without a line");
+    }
+
+    #[test]
     fn a_log_that_was_closed_has_written_all_lines() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("access.log");
         let incoming = request();
-        let log = Log::open(Some(path.clone())).unwrap();
+        let log = open(path.clone());
         log.put(&entry(&incoming));
         assert!(log.close(Duration::from_secs(60)));
         assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
@@ -349,7 +328,7 @@ mod tests {
         let path = directory.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
         let reader = OpenOptions::new().read(true).write(true).open(&path).unwrap();
-        let log = Log::open(Some(path)).unwrap();
+        let log = open(path);
         hold(&log.shared.state).lines = vec![b'\n'; MOST];
         assert!(!log.close(Duration::from_millis(10)), "a pipe holds 64 KiB");
         drop(log);
@@ -361,7 +340,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("access.log");
         let incoming = request();
-        let log = Log::open(Some(path.clone())).unwrap();
+        let log = open(path.clone());
         hold(&log.shared.state).lines = vec![b'\n'; MOST];
         assert!(!log.put(&entry(&incoming)));
         drop(log);
@@ -371,7 +350,7 @@ mod tests {
 
     #[test]
     fn lines_that_are_taken_come_in_order_up_to_the_end() {
-        let log = Log::kept();
+        let log = Log::kept(Format::Plain);
         let incoming = request();
         for bytes in 0..3 {
             assert!(log.put(&Entry { bytes, ..entry(&incoming) }));

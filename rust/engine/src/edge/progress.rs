@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 
-use penstock_trace::Following;
+use penstock_trace::{Following, TraceId};
 use tokio::time::Instant;
 
 use super::tally::{End, Tally};
@@ -26,6 +26,7 @@ pub(super) struct Progress {
     /// From then to the head, in nanoseconds.
     first_byte: AtomicU64,
     payload: AtomicU64,
+    received: AtomicU64,
     /// Bytes that the kernel took, and those of them that are not the body's: heads, also of interim responses.
     written: AtomicU64,
     interim: AtomicU64,
@@ -84,6 +85,7 @@ impl Progress {
             status: AtomicU16::new(0),
             first_byte: AtomicU64::new(0),
             payload: AtomicU64::new(0),
+            received: AtomicU64::new(0),
             written: AtomicU64::new(0),
             interim: AtomicU64::new(0),
             head: AtomicU64::new(0),
@@ -118,8 +120,21 @@ impl Progress {
     }
 
     /// It is over after `duration`, with what the client got.
-    pub(super) fn end(&self, status: u16, error: Option<&Error>, received: u64, duration: Duration) {
-        self.tally.end(&End { status, error, received, first_byte: self.first_byte(), duration });
+    pub(super) fn end(
+        &self,
+        status: u16,
+        error: Option<&Error>,
+        received: u64,
+        duration: Duration,
+        trace: Option<TraceId>,
+    ) {
+        self.received.store(received, Ordering::Relaxed);
+        self.tally.end(&End { status, error, received, first_byte: self.first_byte(), duration, trace });
+    }
+
+    /// Bytes of the body of a request that is over.
+    pub(super) fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
     }
 
     /// The time up to the head of the response, if one was begun.

@@ -2,8 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
+use penstock_trace::Trace;
+
 use super::client::Client;
-use super::log::Entry;
+use super::line::Entry;
 use super::progress::Progress;
 use super::route::Service;
 use super::site::Site;
@@ -47,8 +49,8 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The exchange is over, with what the client got.
-    pub(super) fn end(&self, status: u16, error: Option<&Error>) {
+    /// The exchange is over, with what the client got. `trace` knows the attempts at origins.
+    pub(super) fn end(&self, status: u16, error: Option<&Error>, trace: Option<&Trace>) {
         let Self { site, progress, .. } = self;
         // An application that logs by itself does so of all that it has answered.
         let is_ours = site.logs_application
@@ -56,26 +58,32 @@ impl<'a> Record<'a> {
             || site.app.is_none()
             || progress.status().is_none() && error.is_some();
         if is_ours {
-            self.log(status, error);
+            self.log(status, error, trace);
         }
     }
 
     /// Writes the line.
-    fn log(&self, status: u16, error: Option<&Error>) {
+    fn log(&self, status: u16, error: Option<&Error>, trace: Option<&Trace>) {
         let Self { site, client, incoming, progress, .. } = *self;
         let Some(log) = &site.log else { return };
         let Note { tenant, failure } = progress.note().unwrap_or_default();
         let decision = progress.decision();
         let is_written = log.put(&Entry {
             client: client.addresses.host.as_deref(),
+            scheme: client.scheme(),
             incoming,
             version: client.version(incoming.map_or(1, |incoming| incoming.minor_version)),
             status: if status == 0 { UNANSWERED } else { status },
             bytes: progress.body_bytes(),
+            received: progress.received(),
             elapsed: progress.elapsed(),
+            first_byte: progress.first_byte(),
+            lane: self.lane(),
             route: self.route(),
+            cache: progress.cached(),
             tenant: tenant.as_deref().or(decision.as_deref().and_then(Decision::tenant)),
             failure: failure.or(error.map(Error::code)),
+            trace,
         });
         if !is_written {
             // Relaxed: a count.

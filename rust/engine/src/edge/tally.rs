@@ -8,6 +8,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use penstock_trace::TraceId;
+
+use super::exemplar::{Exemplars, Kept};
 use crate::counters::{Buckets, ByName, Counter, Histogram};
 use crate::error::{Code, Error};
 use crate::sync::{Arc, Mutex, lock};
@@ -77,6 +80,8 @@ pub(super) struct Tally {
     sent: Counter,
     first_byte: Buckets,
     duration: Buckets,
+    first_byte_kept: Kept,
+    duration_kept: Kept,
     /// Of those on tenants' accounts.
     tenants: TenantTally,
 }
@@ -99,6 +104,8 @@ impl Tally {
             sent: Counter::new(),
             first_byte: Buckets::default(),
             duration: Buckets::default(),
+            first_byte_kept: Kept::default(),
+            duration_kept: Kept::default(),
             tenants: TenantTally::default(),
         }
     }
@@ -146,6 +153,12 @@ impl Tally {
             self.first_byte.add(first_byte);
         }
         self.duration.add(end.duration);
+        if let Some(trace) = end.trace {
+            self.duration_kept.put(trace, end.duration);
+            if let Some(first_byte) = end.first_byte {
+                self.first_byte_kept.put(trace, first_byte);
+            }
+        }
     }
 }
 
@@ -160,6 +173,8 @@ pub(super) struct End<'a> {
     /// Up to the head of the response.
     pub(super) first_byte: Option<Duration>,
     pub(super) duration: Duration,
+    /// Its trace, if that is kept.
+    pub(super) trace: Option<TraceId>,
 }
 
 /// What is counted of a route, by engine thread.
@@ -187,6 +202,8 @@ impl Tallies {
             sent: 0,
             first_byte: Histogram::default(),
             duration: Histogram::default(),
+            first_byte_exemplars: Exemplars::default(),
+            duration_exemplars: Exemplars::default(),
             tenants: TenantSums::default(),
         };
         let (mut begun, mut statuses, mut failures) = (0, [0; PLACES], [0; Code::COUNT]);
@@ -203,6 +220,8 @@ impl Tallies {
             sums.sent += tally.sent.get();
             sums.first_byte.add(&tally.first_byte);
             sums.duration.add(&tally.duration);
+            tally.first_byte_kept.add_to(&mut sums.first_byte_exemplars);
+            tally.duration_kept.add_to(&mut sums.duration_exemplars);
             let tenants = &tally.tenants;
             // In this order, as above.
             let ended = tenants.ended.get();
@@ -222,7 +241,7 @@ impl Tallies {
 }
 
 /// What the requests of a route come to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct RouteSums {
     /// Who answers them.
     pub lane: Lane,
@@ -242,6 +261,10 @@ pub struct RouteSums {
     pub first_byte: Histogram,
     /// From the head of the request to the end of the response.
     pub duration: Histogram,
+    /// The last traces of `first_byte`, by bucket.
+    pub first_byte_exemplars: Exemplars,
+    /// Likewise of `duration`.
+    pub duration_exemplars: Exemplars,
     /// Of those on tenants' accounts, all tenants together.
     pub tenants: TenantSums,
 }
@@ -292,7 +315,14 @@ mod tests {
     use super::*;
 
     fn end(status: u16) -> End<'static> {
-        End { status, error: None, received: 3, first_byte: Some(Duration::ZERO), duration: Duration::ZERO }
+        End {
+            status,
+            error: None,
+            received: 3,
+            first_byte: Some(Duration::ZERO),
+            duration: Duration::ZERO,
+            trace: None,
+        }
     }
 
     #[test]

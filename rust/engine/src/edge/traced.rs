@@ -4,17 +4,18 @@ use std::sync::Arc as Plain;
 use std::time::Duration;
 
 use penstock_trace::{
-    Answered, Attribute, Following, Parent, Trace, Tracer, Value, host_and_port, known_method,
+    Answered, Attribute, Following, Parent, Trace, TraceId, Tracer, Value, host_and_port, known_method,
 };
 
 use super::client::Client;
 use super::followed::Followed;
 use super::progress::Progress;
 use super::record::Record;
+use super::site::Site;
 use crate::access::Decision;
 use crate::error::{Error, Source};
 use crate::net::Supply;
-use crate::wire::Incoming;
+use crate::wire::{Incoming, shown};
 
 /// The fields by which a trace is passed on (W3C Trace Context).
 pub(super) const TRACE_CONTEXT: [&[u8]; 2] = [b"traceparent", b"tracestate"];
@@ -22,19 +23,39 @@ pub(super) const TRACE_CONTEXT: [&[u8]; 2] = [b"traceparent", b"tracestate"];
 /// A request's trace, and what keeps it.
 #[derive(Debug)]
 pub(super) struct Traced {
-    tracer: Plain<Tracer>,
+    /// `None`: it collects attempts for the log alone.
+    tracer: Option<Plain<Tracer>>,
     pub(super) trace: Plain<Trace>,
 }
 
 impl Traced {
-    /// Of a request that has come now. `is_trusted`: its client may say of which trace it is a part.
-    pub(super) fn begin(tracer: &Plain<Tracer>, incoming: &Incoming, is_trusted: bool) -> Self {
-        let parent = Parent::of(incoming.get_all("traceparent"), incoming.get_all("tracestate"));
-        Self { tracer: Plain::clone(tracer), trace: Plain::new(tracer.begin(parent, is_trusted)) }
+    /// Of a request of `site` that has come now, if something is kept of it. `is_traffic`: it is a client's.
+    pub(super) fn begin(site: &Site, is_traffic: bool, incoming: &Incoming) -> Option<Self> {
+        if let Some(tracer) = site.supplies.tracer.as_ref().filter(|_| is_traffic) {
+            let parent = Parent::of(incoming.get_all("traceparent"), incoming.get_all("tracestate"));
+            let trace = tracer.begin(parent, site.config.trusts_trace_context);
+            return Some(Self { tracer: Some(Plain::clone(tracer)), trace: Plain::new(trace) });
+        }
+        let log = site.log.as_ref()?;
+        log.format.tells_of_attempts().then(|| Self { tracer: None, trace: Plain::new(Trace::untold()) })
+    }
+
+    /// Whether other servers are told of it.
+    pub(super) fn is_told(&self) -> bool {
+        self.trace.is_told()
+    }
+
+    /// The trace, if it is kept for sure.
+    pub(super) fn kept(&self) -> Option<TraceId> {
+        let context = self.trace.context;
+        context.is_sampled.then_some(context.trace)
     }
 
     /// The fields that say of which trace what follows is a part.
     pub(super) fn fields(&self) -> Vec<(&'static str, Vec<u8>)> {
+        if !self.is_told() {
+            return Vec::new();
+        }
         let mut fields = vec![("traceparent", self.trace.context.write().to_vec())];
         let state = self.trace.state.as_str();
         if !state.is_empty() {
@@ -43,25 +64,25 @@ impl Traced {
         fields
     }
 
-    /// The response begins, and may go on for hours: its request is told now, and the rest an interval at a time.
-    pub(super) fn follow(&self, record: &Record<'_>, supply: Supply) -> Supply {
-        if !self.trace.context.is_sampled {
+    /// The response begins with `status`, and may go on for hours: its request is told now, and the rest an interval at a time.
+    pub(super) fn follow(&self, record: &Record<'_>, status: Option<u16>, supply: Supply) -> Supply {
+        let Some(tracer) = self.tracer.as_ref().filter(|_| self.trace.context.is_sampled) else {
             return supply;
-        }
-        let following = self.tracer.follow(&self.trace, &name(record));
+        };
+        let following = tracer.follow(&self.trace, &name(record));
         if !record.progress.follow(Plain::clone(&following)) {
             // One response is followed once: an application may send several streams one after the other.
             return supply;
         }
-        self.keep(record, record.progress.status().unwrap_or_default(), None, true);
+        self.keep(record, status.unwrap_or_default(), None, true);
         Supply::Source(Box::new(Followed::new(supply, following)))
     }
 
     /// The request is over, with what the client got.
     pub(super) fn end(&self, record: &Record<'_>, status: u16, error: Option<&Error>) {
-        match record.progress.followed() {
-            Some(following) => self.tracer.leave(&following, how(error)),
-            None => self.keep(record, status, error, false),
+        match (record.progress.followed(), &self.tracer) {
+            (Some(following), Some(tracer)) => tracer.leave(&following, how(error)),
+            _ => self.keep(record, status, error, false),
         }
     }
 
@@ -69,7 +90,8 @@ impl Traced {
         // A client's fault is no failure of the server's (OpenTelemetry, semantic conventions for HTTP, "Status").
         let is_failure = status >= 500 || error.is_some_and(|error| error.code().source() != Source::Client);
         let took = record.progress.elapsed();
-        let Some(kept) = self.tracer.keeps(&self.trace, is_failure, took) else { return };
+        let Some(tracer) = &self.tracer else { return };
+        let Some(kept) = tracer.keeps(&self.trace, is_failure, took) else { return };
         let told = Told::of(record, status);
         let (status_text, decision) = (told.status.to_string(), record.progress.decision());
         let mut attributes = told.attributes(record);
@@ -81,7 +103,7 @@ impl Traced {
             attributes.push(("error.type", Value::Text(error)));
         }
         let answered = Answered { name: &name(record), attributes: &attributes, is_failure, took };
-        self.tracer.keep(&self.trace, kept, &answered);
+        tracer.keep(&self.trace, kept, &answered);
     }
 }
 
@@ -121,8 +143,8 @@ impl Told {
         let (authority, scheme) = (record.incoming.map_or("", Incoming::authority), Client::scheme(client));
         let (host, port) = host_and_port(authority, scheme);
         let path = record.incoming.map_or_else(String::new, |incoming| {
-            // What follows may hold a token.
-            incoming.origin_form().split('?').next().unwrap_or_default().to_owned()
+            // What follows may hold a token; so may the path.
+            shown(&incoming.origin_form()).split('?').next().unwrap_or_default().to_owned()
         });
         let agent = record.incoming.and_then(|incoming| incoming.get_all("user-agent").next());
         Self {

@@ -8,6 +8,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use crate::counters::{BOUNDS, Histogram};
+use crate::edge::{Exemplar, Exemplars};
 
 /// A format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,6 +157,17 @@ impl Exposition {
         }
     }
 
+    /// Adds an exemplar to the sample before (`OpenMetrics` 1.0, section "Exemplars").
+    fn exemplar(&mut self, exemplar: Exemplar) {
+        if self.format == Format::OpenMetrics {
+            // Before the line end.
+            self.text.pop();
+            let Exemplar { trace, took, at } = exemplar;
+            let (took, at) = (took.as_secs_f64(), at.as_secs_f64());
+            self.put(format_args!(" # {{trace_id=\"{trace}\"}} {took} {at:.3}\n"));
+        }
+    }
+
     fn put(&mut self, what: std::fmt::Arguments<'_>) {
         self.text.write_fmt(what).expect("a String takes all that is written");
     }
@@ -186,12 +198,25 @@ pub struct Histograms<'a> {
 impl Histograms<'_> {
     /// Adds a histogram. Two of a family never have the same labels.
     pub fn sample(&mut self, labels: Labels<'_>, histogram: &Histogram) -> &mut Self {
+        self.sample_with(labels, histogram, &Exemplars::default())
+    }
+
+    /// Adds a histogram with the last traces of its buckets, which the text format has no place for.
+    pub fn sample_with(
+        &mut self,
+        labels: Labels<'_>,
+        histogram: &Histogram,
+        exemplars: &Exemplars,
+    ) -> &mut Self {
         let mut sum = 0;
         for (at, count) in histogram.counts.iter().enumerate() {
             sum += count;
             // In the number format of OpenMetrics: 1.0 and not 1.
             let le = BOUNDS.get(at).map_or("+Inf".to_owned(), |bound| format!("{:?}", bound.as_secs_f64()));
             self.exposition.sample(self.name, "_bucket", labels, Some(&le), sum.into());
+            if let Some(exemplar) = exemplars[at] {
+                self.exposition.exemplar(exemplar);
+            }
         }
         self.exposition.sample(self.name, "_sum", labels, None, histogram.sum.into());
         self.exposition.sample(self.name, "_count", labels, None, sum.into());

@@ -37,12 +37,12 @@ pub(super) fn write(routes: &[RouteSums], out: &mut Exposition) {
     let help = "From the head of a request to that of its response.";
     let mut first_byte = out.histogram("penstock_request_first_byte_seconds", help);
     for route in routes {
-        first_byte.sample(&labels(route), &route.first_byte);
+        first_byte.sample_with(&labels(route), &route.first_byte, &route.first_byte_exemplars);
     }
     let help = "From the head of a request to the end of its response.";
     let mut duration = out.histogram("penstock_request_duration_seconds", help);
     for route in routes {
-        duration.sample(&labels(route), &route.duration);
+        duration.sample_with(&labels(route), &route.duration, &route.duration_exemplars);
     }
 }
 

@@ -9,7 +9,7 @@ use super::place::Place;
 use super::request::Request;
 use crate::error::Error;
 use crate::stream::ResponseHead;
-use crate::wire::write_field;
+use crate::wire::{shown, write_field};
 
 /// An attempt of a request that has a trace. Dropped, it was given up.
 #[derive(Debug)]
@@ -31,6 +31,9 @@ impl<'a> Traced<'a> {
 
     /// Adds the fields that tell of the attempt to `head`, before its empty line (W3C Trace Context, section 3.4).
     pub(super) fn tell(&self, head: &mut Vec<u8>) {
+        if !self.trace.is_told() {
+            return;
+        }
         head.truncate(head.len() - 2);
         write_field(head, b"traceparent", &self.attempt.context.write());
         let state = self.trace.state.as_str();
@@ -64,8 +67,9 @@ impl<'a> Traced<'a> {
     fn attempted(&self) -> Attempted {
         let mut attempted = self.attempt.end(&self.request.method, Arc::clone(&self.origin));
         if self.trace.context.is_sampled {
-            let path = self.request.target.split(['?', '#']).next().unwrap_or_default();
-            attempted.path = Some(path.into());
+            // What follows may hold a token; so may the path.
+            let target = shown(&self.request.target);
+            attempted.path = Some(target.split(['?', '#']).next().unwrap_or_default().into());
         }
         attempted
     }

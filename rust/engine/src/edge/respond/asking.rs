@@ -50,7 +50,11 @@ impl Task<'_> {
         let kind = self.call.and_then(|call| call.web).and_then(|_| Web::content_type(incoming));
         let kind = kind.as_deref().map(|kind| (&b"content-type"[..], Some(kind)));
         // Each attempt has its own.
-        let traced = self.traced.iter().flat_map(|_| TRACE_CONTEXT.map(|name| (name, None)));
+        let traced = self
+            .traced
+            .iter()
+            .filter(|traced| traced.is_told())
+            .flat_map(|_| TRACE_CONTEXT.map(|name| (name, None)));
         let replaced: Vec<relay::Replaced<'_>> = edits.chain(time).chain(kind).chain(traced).collect();
         let fill = spec
             .caching

@@ -389,7 +389,7 @@ impl Task<'_> {
     /// The body of a response, with what the relay does for events, and seen by `inspector`.
     fn supply(&self, relay: &Relay, supply: Supply, is_events: bool, inspector: Option<Inspector>) -> Supply {
         let supply = self.metered(self.watched(relay, supply, is_events, inspector));
-        if is_events { self.followed(supply) } else { supply }
+        if is_events { self.followed(self.progress.status(), supply) } else { supply }
     }
 
     /// The gRPC-Web that the client reads, if the response to its call has a body of gRPC.
@@ -430,7 +430,7 @@ impl Task<'_> {
     ) -> Result<()> {
         let framing = delivery.body.sent_to(self.incoming.minor_version);
         let status = (delivery.status, delivery.reason(), 1);
-        if self.traced.is_some() {
+        if self.tells_of_cache() {
             self.progress.note_cache(delivery.fields());
         }
         self.put_head(relay, status, delivery.fields(), framing, (&[], &relay.spec().response), outgoing);
@@ -494,7 +494,7 @@ impl Task<'_> {
         if self.takes_trailers(relay) && self.call.is_none_or(|call| call.web.is_none()) {
             outgoing.pass_trailers();
         }
-        if self.traced.is_some() {
+        if self.tells_of_cache() {
             self.progress.note_cache(head.headers());
         }
         let is_events = is_events(head, framing);

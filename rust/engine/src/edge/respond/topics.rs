@@ -87,7 +87,7 @@ async fn begin(task: &Task<'_>, topics: &Topics, outgoing: &mut Outgoing) -> Res
     let chunked = framing == BodyFraming::Chunked;
     task.client.keep_backlog(task.site.config.event_backlog);
     let supply = task.metered(Supply::Source(Box::new(admitted.seat(task.wire(chunked), None))));
-    let supply = task.followed(supply);
+    let supply = task.followed(task.progress.status(), supply);
     outgoing.attach_framed(supply, framing);
     Ok(())
 }
