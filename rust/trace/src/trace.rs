@@ -1,5 +1,6 @@
 //! The trace of one request: its span, and the attempts at origins within it.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -52,10 +53,12 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// The first has its place in the trace: nearly all requests have one, and need no more memory.
 #[derive(Debug, Default)]
 struct Attempts {
     begun: u32,
-    ended: Vec<Attempted>,
+    first: Option<Attempted>,
+    rest: Vec<Attempted>,
 }
 
 /// An attempt at an origin that goes on.
@@ -72,7 +75,7 @@ pub struct Attempt {
 #[derive(Debug, Clone)]
 pub struct Attempted {
     /// The method of the request.
-    pub method: Box<str>,
+    pub method: Cow<'static, str>,
     /// `scheme://host:port`.
     pub origin: Arc<str>,
     /// The path that was asked for, without its query; nothing if it is not worth keeping.
@@ -99,9 +102,9 @@ pub struct Attempted {
 
 impl Attempt {
     /// It is over, up to the head of its response; the rest is to be filled in.
-    pub fn end(&self, method: &str, origin: Arc<str>) -> Attempted {
+    pub fn end(&self, method: Cow<'static, str>, origin: Arc<str>) -> Attempted {
         Attempted {
-            method: method.into(),
+            method,
             origin,
             path: None,
             address: None,
@@ -164,14 +167,17 @@ impl Trace {
     /// Notes what came of one. A hedge that has lost may end after the request, and is not told.
     pub fn note(&self, attempted: Attempted) {
         let mut attempts = self.attempts();
-        if attempts.ended.len() < MOST_ATTEMPTS {
-            attempts.ended.push(attempted);
+        if attempts.first.is_none() {
+            attempts.first = Some(attempted);
+        } else if attempts.rest.len() < MOST_ATTEMPTS {
+            attempts.rest.push(attempted);
         }
     }
 
-    /// Calls `look` with the attempts so far.
-    pub fn with_attempts<T>(&self, look: impl FnOnce(&[Attempted]) -> T) -> T {
-        look(&self.attempts().ended)
+    /// Calls `look` with each of the attempts so far.
+    pub fn each_attempt(&self, look: impl FnMut(&Attempted)) {
+        let attempts = self.attempts();
+        attempts.first.iter().chain(&attempts.rest).for_each(look);
     }
 }
 
@@ -191,7 +197,7 @@ impl Attempted {
         let name = known_method(&self.method);
         let mut attributes: Vec<Attribute<'_>> = Vec::with_capacity(14);
         attributes.push(("http.request.method", Value::Text(name)));
-        if name != &*self.method {
+        if name != self.method {
             attributes.push(("http.request.method_original", Value::Text(&self.method)));
         }
         attributes.push(("server.address", Value::Text(host)));

@@ -218,11 +218,9 @@ impl Tracer {
 /// The spans of a request: its own, and one of each attempt.
 fn spans(trace: &Trace, answered: &Answered<'_>) -> Batch {
     let mut batch = Batch { spans: Vec::with_capacity(2048), count: 1 };
-    trace.with_attempts(|attempts| {
-        for attempted in attempts {
-            attempted.write(trace, |span| write_span(span, &mut batch.spans));
-            batch.count += 1;
-        }
+    trace.each_attempt(|attempted| {
+        attempted.write(trace, |span| write_span(span, &mut batch.spans));
+        batch.count += 1;
     });
     let span = Span {
         context: trace.context,
@@ -292,7 +290,7 @@ mod tests {
         assert_eq!(first.context.trace, trace.context.trace);
         assert!(first.context.is_sampled);
         assert_ne!(first.context.span, second.context.span);
-        assert_eq!(second.end("GET", "http://a:1".into()).resent, 1);
+        assert_eq!(second.end("GET".into(), "http://a:1".into()).resent, 1);
     }
 
     #[test]
@@ -311,7 +309,7 @@ mod tests {
         for round in 0..2 {
             for took in [3, 1, 5, 4, 2].map(Duration::from_millis) {
                 let trace = tracer.begin(None, false);
-                trace.note(trace.attempt().end("GET", "http://a".into()));
+                trace.note(trace.attempt().end("GET".into(), "http://a".into()));
                 if let Some(kept) = tracer.keeps(&trace, false, took) {
                     tracer.keep(&trace, kept, &answered(took));
                 }

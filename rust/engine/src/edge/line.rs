@@ -243,25 +243,25 @@ impl Entry<'_> {
     }
 
     fn write_template(&self, parts: &[Part], lines: &mut Vec<u8>) {
-        let write = |attempts: &[Attempted]| {
-            for part in parts {
-                match part {
-                    Part::Text(text) => lines.extend_from_slice(text.as_bytes()),
-                    Part::Field(field) => match self.value(*field, attempts) {
-                        Some(value) => escape(&value, lines),
-                        None => lines.push(b'-'),
-                    },
-                }
+        let attempts = self.attempts();
+        for part in parts {
+            match part {
+                Part::Text(text) => lines.extend_from_slice(text.as_bytes()),
+                Part::Field(field) => match self.value(*field, &attempts) {
+                    Some(value) => escape(&value, lines),
+                    None => lines.push(b'-'),
+                },
             }
-        };
-        self.with_attempts(write);
+        }
     }
 
-    fn with_attempts(&self, write: impl FnOnce(&[Attempted])) {
-        match self.trace {
-            Some(trace) => trace.with_attempts(write),
-            None => write(&[]),
+    /// The attempts at origins, if lines tell of them.
+    fn attempts(&self) -> Vec<Attempted> {
+        let mut attempts = Vec::new();
+        if let Some(trace) = self.trace {
+            trace.each_attempt(|attempted| attempts.push(attempted.clone()));
         }
+        attempts
     }
 
     fn write_json(&self, lines: &mut Vec<u8>) {
@@ -287,7 +287,7 @@ impl Entry<'_> {
                 quote(&value, lines);
             }
         }
-        self.with_attempts(|attempts| write_attempts(attempts, lines));
+        write_attempts(&self.attempts(), lines);
         lines.push(b'}');
     }
 }
@@ -481,7 +481,7 @@ mod tests {
         let incoming = request("GET / HTTP/1.1\r\nHost: h");
         let trace = Trace::untold();
         for (origin, status) in [("http://a:1", None), ("http://b:2", Some(200))] {
-            let mut attempted = trace.attempt().end("GET", origin.into());
+            let mut attempted = trace.attempt().end("GET".into(), origin.into());
             attempted.status = status;
             attempted.error = status.is_none().then_some("CONNECT_FAILED");
             trace.note(attempted);

@@ -65,7 +65,7 @@ impl<'a> Traced<'a> {
     }
 
     fn attempted(&self) -> Attempted {
-        let mut attempted = self.attempt.end(&self.request.method, Arc::clone(&self.origin));
+        let mut attempted = self.attempt.end(self.request.method.clone(), Arc::clone(&self.origin));
         if self.trace.context.is_sampled {
             // What follows may hold a token; so may the path.
             let target = shown(&self.request.target);

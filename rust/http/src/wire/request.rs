@@ -48,7 +48,8 @@ pub fn encode_request(
     check_target(method, target)?;
     let host = host(authority, headers)?;
     let size = headers.size() + 4 * headers.len();
-    let mut head = Vec::with_capacity(method.len() + target.len() + host.len() + size + 80);
+    // And for the trace, which is told after this.
+    let mut head = Vec::with_capacity(method.len() + target.len() + host.len() + size + 160);
     for part in [method.as_bytes(), b" ", target.as_bytes(), b" HTTP/1.1\r\nHost: ", host, b"\r\n"] {
         head.extend_from_slice(part);
     }

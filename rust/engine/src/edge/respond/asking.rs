@@ -7,7 +7,7 @@ use crate::access::Verifier;
 use crate::edge::exchange::Task;
 use crate::edge::grpc::{Call, TIMEOUT};
 use crate::edge::grpc_web::Web;
-use crate::edge::traced::TRACE_CONTEXT;
+use crate::edge::traced::{TRACE_CONTEXT, Traced};
 use crate::error::Result;
 use crate::origin::{Passing, Request, RequestBody};
 use crate::relay;
@@ -49,13 +49,11 @@ impl Task<'_> {
         let time = time.map(|time| (TIMEOUT.as_bytes(), Some(time.as_bytes())));
         let kind = self.call.and_then(|call| call.web).and_then(|_| Web::content_type(incoming));
         let kind = kind.as_deref().map(|kind| (&b"content-type"[..], Some(kind)));
-        // Each attempt has its own.
-        let traced = self
-            .traced
-            .iter()
-            .filter(|traced| traced.is_told())
-            .flat_map(|_| TRACE_CONTEXT.map(|name| (name, None)));
-        let replaced: Vec<relay::Replaced<'_>> = edits.chain(time).chain(kind).chain(traced).collect();
+        let mut replaced: Vec<relay::Replaced<'_>> = edits.chain(time).chain(kind).collect();
+        if self.traced.is_some_and(Traced::is_told) {
+            // Each attempt has its own.
+            replaced.extend(TRACE_CONTEXT.map(|name| (name, None)));
+        }
         let fill = spec
             .caching
             .as_ref()

@@ -494,7 +494,8 @@ impl Task<'_> {
         if self.takes_trailers(relay) && self.call.is_none_or(|call| call.web.is_none()) {
             outgoing.pass_trailers();
         }
-        if self.tells_of_cache() {
+        // Without a cache of the relay's own the field is that of another one.
+        if relay.spec().caching.is_some() && self.tells_of_cache() {
             self.progress.note_cache(head.headers());
         }
         let is_events = is_events(head, framing);
