@@ -3,6 +3,7 @@
     secured.py                          three rounds of 3 s, about 35 minutes
     secured.py --quick                  one round of 2 s
     secured.py --workload relay-64k-h2-16x1 --gateway nginx --gateway penstock
+    secured.py --publish                writes the table of docs/guide/tls.md from results/secured.json
 
 Needs h2load and the peers (`sudo apt-get install nghttp2-client nginx haproxy caddy`, `pip install hypercorn granian`).
 A full run is kept in results/secured.json. Exit status: see harness/command.py.
@@ -11,10 +12,12 @@ A full run is kept in results/secured.json. Exit status: see harness/command.py.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from dataclasses import dataclass
 
-from harness import command, results, secured
+from harness import command, results, secured, secured_table, table
+from harness.builds import BENCHMARKS
 from harness.measurement import Cell
 from harness.run import run
 from harness.secured import Secured
@@ -22,6 +25,7 @@ from harness.secured_gateways import BY_NAME, SECURED_GATEWAYS
 from harness.settings import Settings
 
 OUTPUT = results.DIRECTORY / "secured.json"
+PAGE = BENCHMARKS.parent / "docs" / "guide" / "tls.md"
 FULL = Settings(rounds=3, seconds=3.0)
 QUICK = Settings(rounds=1, seconds=2.0)
 METHOD = (
@@ -117,8 +121,16 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--workload", action="append", choices=secured.BY_NAME, help="only these; may be repeated"
     )
+    parser.add_argument("--publish", action="store_true", help="measure nothing, and write the page")
     command.add_output(parser, OUTPUT)
     return parser.parse_args()
+
+
+def publish() -> int:
+    kept = json.loads(OUTPUT.read_text())
+    shown = f"{secured_table.markdown(kept['rows'])}\n\nMeasured at commit {kept['revision']}."
+    PAGE.write_text(table.render(PAGE.read_text(), shown, secured_table.BEGIN, secured_table.END))
+    return 0
 
 
 def measure(arguments: argparse.Namespace) -> int:
@@ -141,4 +153,4 @@ def measure(arguments: argparse.Namespace) -> int:
 
 if __name__ == "__main__":
     arguments = parse_arguments()
-    sys.exit(command.run(measure, arguments))
+    sys.exit(publish() if arguments.publish else command.run(measure, arguments))

@@ -3,6 +3,7 @@ markers."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
-from harness import results, table
+from harness import results, secured_table, table
 from harness.measurement import Cell, Round
 from harness.settings import FULL
 
@@ -156,3 +157,20 @@ def test_the_readme_gets_the_latest_full_run_that_is_not_void(
         results.save(each, tmp_path)
     (tmp_path / "boundary.json").write_text("{}")
     assert results.latest_valid(tmp_path) == measured
+
+
+def test_the_guide_has_what_was_measured_of_tls() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "guide" / "tls.md").read_text()
+    kept = json.loads((results.DIRECTORY / "secured.json").read_text())
+    shown = page.partition(secured_table.BEGIN)[2].partition(secured_table.END)[0]
+    assert secured_table.markdown(kept["rows"]) in shown
+    assert kept["revision"] in shown
+    assert row(shown, "relay-16k, h2, 16 x 1")[1]
+
+
+def test_a_void_cell_is_empty_in_the_guide() -> None:
+    rows = [
+        {"gateway": "penstock-app", "workload": "handler-h2-16x1", "cpu_us": 30.04},
+        {"gateway": "hypercorn", "workload": "handler-h2-16x1", "cpu_us": None},
+    ]
+    assert secured_table.markdown(rows).splitlines()[2] == "| handler, h2, 16 x 1 | 30.0 |  |  |  |  |  |"
