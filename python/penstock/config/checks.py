@@ -33,6 +33,8 @@ _UNITS: Final = {
 }
 _SIZE: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", re.ASCII)
 
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
+
 # The pool's unit of cutting, and the largest slab.
 REGION: Final = 256 * 1024
 PAGE: Final = 4 * 1024
@@ -109,6 +111,11 @@ def parse_address(text: str) -> tuple[str, int] | str:
     if not (port.isascii() and port.isdigit()) or int(port) > _HIGHEST_PORT:
         raise ValueError(f"must be HOST:PORT, [ADDRESS]:PORT, a PORT up to {_HIGHEST_PORT} or unix:PATH")
     return "" if host == "*" else host, int(port)
+
+
+def is_token(text: object) -> bool:
+    """Whether it is a token, such as the name of a field (RFC 9110, section 5.6.2)."""
+    return isinstance(text, str) and _TOKEN.fullmatch(text) is not None
 
 
 def bad(settings: object, name: str, rule: str) -> Exception:

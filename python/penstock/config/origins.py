@@ -1,16 +1,13 @@
 """Origins: limits on time and connections, verification, and forwarding fields."""
 
 import os
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from . import checks
 from .checks import PAGE, REGION, Size
-
-_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # RFC 9110 §5.6.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +200,7 @@ class GrpcWeb:
         checks.put(self, "origins", tuple(self.origins))
         checks.collection(self, "expose", "names of fields")
         for name in self.expose:
-            if not (isinstance(name, str) and _TOKEN.fullmatch(name)):
+            if not checks.is_token(name):
                 raise checks.bad(self, "expose", f"{name!r} is not the name of a field")
         checks.put(self, "expose", tuple(self.expose))
         checks.seconds(self, "max_age", zero=True)
@@ -247,5 +244,5 @@ class Forwarding:
             checks.flag(self, name)
         if self.grpc_web is not None and not isinstance(self.grpc_web, GrpcWeb):
             raise checks.bad(self, "grpc_web", "must be a penstock.config.GrpcWeb, or None")
-        if self.via is not None and not (isinstance(self.via, str) and _TOKEN.fullmatch(self.via)):
+        if self.via is not None and not checks.is_token(self.via):
             raise checks.bad(self, "via", "must be a token (letters, digits, !#$%&'*+-.^_`|~) or None")

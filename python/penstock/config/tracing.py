@@ -1,7 +1,6 @@
 """Traces of requests, and where they are sent."""
 
 import os
-import re
 import socket
 import uuid
 from collections.abc import Mapping
@@ -12,8 +11,6 @@ from urllib.parse import urlsplit
 from . import checks
 from .checks import Size
 
-# RFC 9110, section 5.6.2.
-_TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 # Each process is one instance.
 _INSTANCE: Final = str(uuid.uuid4())
 
@@ -61,7 +58,7 @@ class Tracing:
         for name in ("headers", "resource"):
             self._check_texts(name)
         for name in self.headers:
-            if not _TOKEN.fullmatch(name):
+            if not checks.is_token(name):
                 raise checks.bad(self, "headers", f"{name!r} is not the name of a field")
         number = isinstance(self.ratio, int | float) and not isinstance(self.ratio, bool)
         if not number or not 0 <= self.ratio <= 1:

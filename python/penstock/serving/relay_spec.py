@@ -13,6 +13,7 @@ from multidict import CIMultiDict
 
 from penstock import _native
 from penstock.config import Caching, Drain, EventRelay, Forwarding, Inspection, RouteLimits, Timeouts
+from penstock.config.checks import is_token
 from penstock.engine import Engine, native_timeouts
 from penstock.exceptions import make_error
 from penstock.origins import Origins, Place
@@ -39,7 +40,6 @@ _FRAMING: Final = frozenset(
         *("transfer-encoding", "upgrade"),
     )
 )
-_TOKEN: Final = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
 class HeaderEdits(NamedTuple):
@@ -75,7 +75,7 @@ def header_edits(what: str, headers: Headers | None, add: Iterable[tuple[str, st
     """
     made = HeaderEdits(tuple((headers or {}).items()), tuple(add))
     for name, value in (*made.set, *made.add):
-        if not name or not set(name) <= _TOKEN:
+        if not is_token(name):
             raise make_error("BAD_CONFIGURATION", f"{what}: {name!r} is no name of a header field")
         if name.lower() in _FRAMING:
             raise make_error(

@@ -8,7 +8,6 @@ first request of a key, has the others wait for the same answer, and remembers t
 import asyncio
 import inspect
 import logging
-import re
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from penstock import _arguments, _native
 from penstock._limited_log import LimitedLog
 from penstock._shared import Shared, shared
 from penstock.config import Access, TenantLimits
+from penstock.config.checks import is_token
 from penstock.engine import Engine
 from penstock.exceptions import make_error
 from penstock.stats import DecisionStats, TenantStats
@@ -42,7 +42,6 @@ __all__ = [
 
 _log: Final = LimitedLog(logging.getLogger("penstock.web"))
 
-_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # RFC 9110 §5.6.2
 _ALONE: Final = frozenset({"address", "host", "method"})
 _YEAR: Final = 365 * 24 * 3600.0
 # Paths are shorter.
@@ -458,7 +457,7 @@ def _part(text: str) -> tuple[str, str]:
     kind, _, what = text.partition(":") if isinstance(text, str) else ("", "", "")
     if kind in _ALONE and text == kind:
         return kind, ""
-    if kind in ("header", "cookie") and _TOKEN.fullmatch(what):
+    if kind in ("header", "cookie") and is_token(what):
         return kind, what
     if kind == "query" and what:
         return kind, what

@@ -147,7 +147,6 @@ impl Collector {
 
     /// Sends one request; the status of the answer, and the beginning of its body.
     async fn ask(&self, origins: &Arc<Origins>, body: Vec<u8>) -> Result<(u16, Vec<u8>)> {
-        let limit = Some(self.config.timeout);
         let asked = Box::new(Request {
             endpoint: self.config.endpoint.clone(),
             upstream: None,
@@ -156,17 +155,7 @@ impl Collector {
             authority: Plain::clone(&self.config.authority),
             headers: Plain::clone(&self.headers),
             body: RequestBody::Bytes(body),
-            timeouts: Timeouts {
-                queue: limit,
-                resolve: limit,
-                connect: limit,
-                tls: limit,
-                first_byte: limit,
-                between_bytes: limit,
-                tunnel: limit,
-                total: limit,
-                lets_events_pause: false,
-            },
+            timeouts: Timeouts::each(Some(self.config.timeout)),
             is_proven: true,
             reports: true,
             passing: Passing::Body,

@@ -10,7 +10,7 @@ use penstock_engine::framing::Framing as Cut;
 use penstock_engine::origin::{self, Request, RequestBody};
 use penstock_engine::pool::CopyReason;
 use penstock_engine::store::{self, Overrides};
-use penstock_engine::trace::Trace;
+use penstock_engine::trace::{FIELDS, Trace};
 use penstock_engine::wire::{Fields as Headers, is_one_of};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -46,17 +46,16 @@ pub(crate) struct OriginRequest<'py> {
 /// The trace that a request is a part of which was made for a client's, and its headers without what told the application of that.
 /// A trace that the application has written itself stands.
 fn traced(headers: Arc<Headers>, trace: Option<Arc<Trace>>) -> (Arc<Headers>, Option<Arc<Trace>>) {
-    const NAMES: [&str; 2] = ["traceparent", "tracestate"];
     let Some(trace) = trace else { return (headers, None) };
-    if !trace.is_told() || !headers.iter().any(|(name, _)| is_one_of(name, &NAMES)) {
+    if !trace.is_told() || !headers.iter().any(|(name, _)| is_one_of(name, &FIELDS)) {
         return (headers, Some(trace));
     }
     let ours = trace.context.write();
-    let is_other = |(name, value): (&[u8], &[u8])| is_one_of(name, &NAMES[..1]) && value != ours;
+    let is_other = |(name, value): (&[u8], &[u8])| is_one_of(name, &FIELDS[..1]) && value != ours;
     if headers.iter().any(is_other) {
         return (headers, None);
     }
-    let rest = headers.iter().filter(|(name, _)| !is_one_of(name, &NAMES)).collect();
+    let rest = headers.iter().filter(|(name, _)| !is_one_of(name, &FIELDS)).collect();
     (Arc::new(rest), Some(trace))
 }
 

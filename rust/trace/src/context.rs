@@ -2,6 +2,9 @@
 
 use crate::id::{SpanId, TraceId, read_hex, write_hex};
 
+/// The fields by which a server tells the next one of a trace: the span, and what tracing systems have to say.
+pub const FIELDS: [&str; 2] = ["traceparent", "tracestate"];
+
 /// Bytes of a `traceparent` of version 00.
 const LENGTH: usize = 55;
 

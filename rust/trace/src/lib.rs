@@ -16,7 +16,7 @@ mod trace;
 mod tracer;
 
 pub use buffer::Batch;
-pub use context::{Parent, SpanContext, State};
+pub use context::{FIELDS, Parent, SpanContext, State};
 pub use following::Following;
 pub use id::{SpanId, TraceId};
 pub use otlp::{Resource, rejected, request};

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::context::{SpanContext, State};
+use crate::context::{FIELDS, SpanContext, State};
 use crate::id::{SpanId, TraceId};
 use crate::span::{Attribute, Kind, Span, Value};
 
@@ -146,6 +146,19 @@ impl Trace {
     /// Whether other servers are told of it.
     pub fn is_told(&self) -> bool {
         self.is_told
+    }
+
+    /// Calls `put` with each field, and its value, that tells another server that `span` of the trace calls it (W3C Trace
+    /// Context, section 3.4); not once if no server is told.
+    pub fn tell(&self, span: &SpanContext, mut put: impl FnMut(&'static str, &[u8])) {
+        if !self.is_told {
+            return;
+        }
+        let [parent, state] = FIELDS;
+        put(parent, &span.write());
+        if !self.state.as_str().is_empty() {
+            put(state, self.state.as_str().as_bytes());
+        }
     }
 
     fn attempts(&self) -> MutexGuard<'_, Attempts> {

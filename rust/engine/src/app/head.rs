@@ -42,7 +42,7 @@ pub(crate) fn serialise(head: &Incoming, framing: BodyFraming, told: &[(&str, Ve
         BodyFraming::Empty | BodyFraming::UntilClose | BodyFraming::Tunnel => {}
     }
     // Without the caller's parent what it says of its trace has no meaning.
-    let is_told = |name: &[u8]| !told.is_empty() && is_one_of(name, &["traceparent", "tracestate"]);
+    let is_told = |name: &[u8]| !told.is_empty() && is_one_of(name, &penstock_trace::FIELDS);
     for (name, value) in head.headers().filter(|(name, _)| !reads_as_one_of(name, &OURS)) {
         if !is_told(name) {
             write_field(&mut bytes, name, value);

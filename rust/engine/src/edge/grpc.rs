@@ -173,15 +173,9 @@ mod tests {
     }
 
     const NONE: Timeouts = Timeouts {
-        queue: None,
-        resolve: None,
-        connect: None,
-        tls: None,
         first_byte: Some(Duration::from_secs(30)),
         between_bytes: Some(Duration::from_secs(30)),
-        tunnel: None,
-        total: None,
-        lets_events_pause: false,
+        ..Timeouts::each(None)
     };
 
     #[test]

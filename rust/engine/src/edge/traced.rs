@@ -17,9 +17,6 @@ use crate::error::{Error, Source};
 use crate::net::Supply;
 use crate::wire::{Incoming, shown};
 
-/// The fields by which a trace is passed on (W3C Trace Context).
-pub(super) const TRACE_CONTEXT: [&[u8]; 2] = [b"traceparent", b"tracestate"];
-
 /// A request's trace, and what keeps it.
 #[derive(Debug)]
 pub(super) struct Traced {
@@ -32,7 +29,8 @@ impl Traced {
     /// Of a request of `site` that has come now, if something is kept of it. `is_traffic`: it is a client's.
     pub(super) fn begin(site: &Site, is_traffic: bool, incoming: &Incoming) -> Option<Self> {
         if let Some(tracer) = site.supplies.tracer.as_ref().filter(|_| is_traffic) {
-            let parent = Parent::of(incoming.get_all("traceparent"), incoming.get_all("tracestate"));
+            let [parent, state] = penstock_trace::FIELDS;
+            let parent = Parent::of(incoming.get_all(parent), incoming.get_all(state));
             let trace = tracer.begin(parent, site.config.trusts_trace_context);
             return Some(Self { tracer: Some(Plain::clone(tracer)), trace: Plain::new(trace) });
         }
@@ -53,14 +51,8 @@ impl Traced {
 
     /// The fields that say of which trace what follows is a part.
     pub(super) fn fields(&self) -> Vec<(&'static str, Vec<u8>)> {
-        if !self.is_told() {
-            return Vec::new();
-        }
-        let mut fields = vec![("traceparent", self.trace.context.write().to_vec())];
-        let state = self.trace.state.as_str();
-        if !state.is_empty() {
-            fields.push(("tracestate", state.as_bytes().to_vec()));
-        }
+        let mut fields = Vec::new();
+        self.trace.tell(&self.trace.context, |name, value| fields.push((name, value.to_vec())));
         fields
     }
 

@@ -39,6 +39,23 @@ pub struct Timeouts {
     pub lets_events_pause: bool,
 }
 
+impl Timeouts {
+    /// The same limit for each stage and for the whole.
+    pub(crate) const fn each(limit: Option<Duration>) -> Self {
+        Self {
+            queue: limit,
+            resolve: limit,
+            connect: limit,
+            tls: limit,
+            first_byte: limit,
+            between_bytes: limit,
+            tunnel: limit,
+            total: limit,
+            lets_events_pause: false,
+        }
+    }
+}
+
 /// The limits of one endpoint in an engine thread, and of its responses.
 #[derive(Debug, Clone, Copy)]
 pub struct OriginLimits {

@@ -29,17 +29,13 @@ impl<'a> Traced<'a> {
         Some(Self { trace, attempt, request, origin, is_over: false })
     }
 
-    /// Adds the fields that tell of the attempt to `head`, before its empty line (W3C Trace Context, section 3.4).
+    /// Adds the fields that tell of the attempt to `head`, before its empty line.
     pub(super) fn tell(&self, head: &mut Vec<u8>) {
         if !self.trace.is_told() {
             return;
         }
         head.truncate(head.len() - 2);
-        write_field(head, b"traceparent", &self.attempt.context.write());
-        let state = self.trace.state.as_str();
-        if !state.is_empty() {
-            write_field(head, b"tracestate", state.as_bytes());
-        }
+        self.trace.tell(&self.attempt.context, |name, value| write_field(head, name.as_bytes(), value));
         head.extend_from_slice(b"\r\n");
     }
 

@@ -7,7 +7,7 @@ use crate::access::Verifier;
 use crate::edge::exchange::Task;
 use crate::edge::grpc::{Call, TIMEOUT};
 use crate::edge::grpc_web::Web;
-use crate::edge::traced::{TRACE_CONTEXT, Traced};
+use crate::edge::traced::Traced;
 use crate::error::Result;
 use crate::origin::{Passing, Request, RequestBody};
 use crate::relay;
@@ -52,7 +52,7 @@ impl Task<'_> {
         let mut replaced: Vec<relay::Replaced<'_>> = edits.chain(time).chain(kind).collect();
         if self.traced.is_some_and(Traced::is_told) {
             // Each attempt has its own.
-            replaced.extend(TRACE_CONTEXT.map(|name| (name, None)));
+            replaced.extend(penstock_trace::FIELDS.map(|name| (name.as_bytes(), None)));
         }
         let fill = spec
             .caching

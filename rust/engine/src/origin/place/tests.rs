@@ -11,17 +11,7 @@ use crate::wire::{BodyLimits, HeadLimits};
 
 const LONG: Duration = Duration::from_secs(600);
 
-const NO_TIMEOUTS: Timeouts = Timeouts {
-    queue: None,
-    resolve: None,
-    connect: None,
-    tls: None,
-    first_byte: None,
-    between_bytes: None,
-    tunnel: None,
-    total: None,
-    lets_events_pause: false,
-};
+const NO_TIMEOUTS: Timeouts = Timeouts::each(None);
 
 fn place(host: &str, name_lifetime: Duration) -> Arc<Place> {
     let limits = OriginLimits {

@@ -114,7 +114,6 @@ async fn round(upstream: &Arc<Upstream>, policy: &CheckPolicy, origins: &Plain<O
 }
 
 async fn check(policy: &CheckPolicy, member: &Member, origins: &Plain<Origins>) -> Found {
-    let limit = Some(policy.timeout);
     let request = Request {
         endpoint: member.endpoint.clone(),
         upstream: None,
@@ -126,14 +125,8 @@ async fn check(policy: &CheckPolicy, member: &Member, origins: &Plain<Origins>) 
         timeouts: Timeouts {
             // An origin at its limit of connections is busy, not down.
             queue: Some(policy.timeout / 2),
-            resolve: limit,
-            connect: limit,
-            tls: limit,
-            first_byte: limit,
-            between_bytes: limit,
-            tunnel: limit,
             total: None,
-            lets_events_pause: false,
+            ..Timeouts::each(Some(policy.timeout))
         },
         is_proven: true,
         reports: false,
