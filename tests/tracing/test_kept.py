@@ -31,15 +31,20 @@ async def test_failures_are_kept(traced: Trace) -> None:
 
 
 async def test_a_body_that_breaks_off_is_a_failure(traced: Trace) -> None:
+    begun = asyncio.Event()
+
     async def cut(peer: Peer) -> None:
         await peer.request()
         await peer.send(answer("Content-Length: 9", body=b"ok"))
+        # An end that comes with the head is a 502: no byte has been sent on by then.
+        await begun.wait()
 
     async with traced(ratio=0.0, slowest=0) as edges, ScriptedOrigin(cut) as origin:
         served = await edges.relay(origin.url)
         client = await edges.connect(served)
         await client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         assert (await client.head()).status == 200
+        begun.set()
         server = one(await edges.collector.count(2), SERVER)
         assert server.attributes["http.response.status_code"] == 200
         assert (server.attributes["error.type"], server.is_failure) == ("BODY_TRUNCATED", True)
