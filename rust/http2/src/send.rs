@@ -4,7 +4,7 @@ use crate::frame::{FrameHead, LONGEST, flag, kind, write};
 use crate::hpack::Encoder;
 use crate::priority::Priority;
 use crate::session::Session;
-use crate::stream::Progress;
+use crate::stream::{Progress, Stream};
 
 /// The first line of a head.
 #[derive(Debug, Clone, Copy)]
@@ -84,17 +84,24 @@ impl Session {
 
     /// `bytes` more of a body are there to be sent.
     pub fn offer(&mut self, stream: u32, bytes: usize) {
-        if let Some(stream) = self.stream(stream) {
-            stream.unsent += bytes;
-        }
+        self.change(stream, |stream| stream.unsent += bytes);
     }
 
     /// The body ends after the bytes that are there, and with these fields, if there are any.
     pub fn end<'a>(&mut self, stream: u32, trailers: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) {
         let mut block = Vec::new();
         trailers.into_iter().for_each(|(name, value)| Encoder::field(name, value, &mut block));
-        if let Some(stream) = self.stream(stream) {
-            stream.end = Some(block);
+        self.change(stream, |stream| stream.end = Some(block));
+    }
+
+    /// Changes what a stream has to send, and keeps `due` at it.
+    fn change(&mut self, stream: u32, change: impl FnOnce(&mut Stream)) {
+        let Some(place) = self.place(stream) else { return };
+        let stream = &mut self.streams[place];
+        let was_due = stream.is_due();
+        change(stream);
+        if !was_due && stream.is_due() {
+            self.due.push(stream.id);
         }
     }
 
@@ -153,31 +160,34 @@ impl Session {
                 if flags == 0 {
                     write_block(id, &trailers, true, out);
                 }
-                if self.streams[place].is_left {
-                    self.remove(place);
-                }
             }
             None => {}
+        }
+        if !stream.is_due() {
+            self.due.retain(|due| *due != id);
+        }
+        if stream.sent == Progress::All && stream.is_left {
+            self.remove(place);
         }
         Some(Frame { stream: id, bytes })
     }
 
     /// Of the streams that have something to send the one that is needed most: the most urgent ones, those of use in parts in
     /// turn, and after each of these one of the others, in the order in which they were asked for.
-    fn first(&self) -> Option<usize> {
+    fn first(&mut self) -> Option<usize> {
+        let Self { due, streams, was_incremental, .. } = self;
         let room = self.send_window.room();
-        let ready = || self.streams.iter().enumerate().filter(|(_, stream)| stream.is_ready(room));
-        let urgency = ready().map(|(_, stream)| stream.priority.urgency).min()?;
-        let of = |incremental: bool| {
-            ready()
-                .filter(move |(_, stream)| {
-                    stream.priority.urgency == urgency && stream.priority.incremental == incremental
-                })
-                .min_by_key(move |(_, stream)| if incremental { stream.turn } else { stream.id.into() })
-        };
-        let (whole, part) = (of(false), of(true));
-        let first = if self.was_incremental { whole.or(part) } else { part.or(whole) };
-        first.map(|(place, _)| place)
+        let mut first = None;
+        due.retain(|id| {
+            let Ok(place) = streams.binary_search_by_key(id, |stream| stream.id) else { return false };
+            let stream = &streams[place];
+            let candidate = (stream.rank(*was_incremental), place);
+            if stream.is_ready(room) && first.is_none_or(|first| candidate < first) {
+                first = Some(candidate);
+            }
+            stream.is_due()
+        });
+        first.map(|(_, place)| place)
     }
 }
 

@@ -108,11 +108,21 @@ impl Stream {
         }
     }
 
+    /// Whether something of it is to be sent after its head.
+    pub(crate) fn is_due(&self) -> bool {
+        self.reset.is_none() && (self.unsent > 0 || self.end.is_some())
+    }
+
+    /// Its place in the order of what is sent: the lowest is first. See `Session::first`.
+    pub(crate) fn rank(&self, was_incremental: bool) -> (u8, bool, u64, u32) {
+        let Priority { urgency, incremental } = self.priority;
+        (urgency, incremental == was_incremental, if incremental { self.turn } else { 0 }, self.id)
+    }
+
     /// Whether a frame of it can be sent while the connection's window has `room`.
     pub(crate) fn is_ready(&self, room: usize) -> bool {
-        self.reset.is_none()
-            && self.sent == Progress::Head
-            && if self.unsent > 0 { room > 0 && self.send_window.room() > 0 } else { self.end.is_some() }
+        let has_room = self.unsent == 0 || (room > 0 && self.send_window.room() > 0);
+        self.is_due() && self.sent == Progress::Head && has_room
     }
 
     /// Keeps a payload until it is read.

@@ -435,8 +435,54 @@ fn fields_that_unpack_to_much_are_read_and_not_kept() {
     server.receive(&frame(kind::PING, 0, 0, &[0; 8])).unwrap();
 }
 
+/// The order of [`Session::frame`], by a look through all streams.
+fn needed_most(session: &Session) -> Option<u32> {
+    let room = session.send_window.room();
+    let ready = || session.streams.iter().filter(|stream| stream.is_ready(room));
+    let urgency = ready().map(|stream| stream.priority.urgency).min()?;
+    let of = |incremental| ready().filter(move |stream| stream.priority == Priority { urgency, incremental });
+    let whole = of(false).map(|stream| stream.id).min();
+    let part = of(true).min_by_key(|stream| (stream.turn, stream.id)).map(|stream| stream.id);
+    if session.was_incremental { whole.or(part) } else { part.or(whole) }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn of_the_streams_that_have_something_the_most_needed_one_is_found(
+        asked in prop::collection::vec((0u8..3, any::<bool>()), 4),
+        steps in prop::collection::vec((0u8..6, 0usize..4, 0usize..30_000), 0..80),
+    ) {
+        let (mut client, mut server) = pair();
+        let streams: Vec<u32> = asked.into_iter().map(|(urgency, incremental)| {
+            let stream = client.open().unwrap();
+            let value = format!("u={urgency}{}", if incremental { ", i" } else { "" });
+            client.send_head(stream, GET, [(&b"priority"[..], value.as_bytes())], true);
+            stream
+        }).collect();
+        settle(&mut client, &mut server);
+        for (step, which, bytes) in steps {
+            let stream = streams[which];
+            let is_over = server.stream(stream).is_none_or(|stream| stream.end.is_some() || stream.has_ended());
+            match step {
+                0 if !is_over => server.offer(stream, bytes),
+                1 if !is_over => server.end(stream, [(&b"x"[..], &b"y"[..])][..which % 2].iter().copied()),
+                2 if bytes < 3000 => server.reset(stream, ErrorCode::CANCEL),
+                3 if bytes < 3000 => server.close(stream),
+                4 => server.send_head(stream, First::Status(b"200"), [], false),
+                _ => {
+                    let expected = needed_most(&server);
+                    let frame = server.frame(bytes.max(1), &mut Vec::new());
+                    prop_assert_eq!(frame.map(|frame| frame.stream), expected);
+                }
+            }
+        }
+        while let Some(expected) = needed_most(&server) {
+            prop_assert_eq!(server.frame(9000, &mut Vec::new()).map(|frame| frame.stream), Some(expected));
+        }
+        prop_assert!(server.frame(1, &mut Vec::new()).is_none());
+    }
 
     #[test]
     fn frames_are_read_however_their_bytes_come(sizes in prop::collection::vec(1usize..20_000, 1..30)) {
