@@ -473,7 +473,6 @@ impl Session {
             if !stream.send_window.open(change) {
                 return Err(overflow);
             }
-            stream.wake();
         }
         Ok(())
     }
@@ -540,7 +539,6 @@ impl Session {
         } else if !is_within {
             Some(ErrorCode::FLOW_CONTROL_ERROR)
         } else {
-            stream.wake();
             None
         };
         if let Some(code) = fault {

@@ -4,7 +4,7 @@ use crate::frame::{FrameHead, LONGEST, flag, kind, write};
 use crate::hpack::Encoder;
 use crate::priority::Priority;
 use crate::session::Session;
-use crate::stream::{Progress, Stream};
+use crate::stream::{Awaits, Progress, Stream};
 
 /// The first line of a head.
 #[derive(Debug, Clone, Copy)]
@@ -141,8 +141,6 @@ impl Session {
         stream.unsent -= bytes;
         stream.send_window.take(bytes);
         self.send_window.take(bytes);
-        // There is room for more.
-        stream.wake();
         let id = stream.id;
         let end = if stream.unsent == 0 { stream.end.take() } else { None };
         let flags = match &end {
@@ -165,6 +163,11 @@ impl Session {
         }
         if !stream.is_due() {
             self.due.retain(|due| *due != id);
+        }
+        // An event stream that has room is not woken by each of its events.
+        if stream.awaits == Awaits::Room || stream.sent == Progress::All {
+            stream.awaits = Awaits::Input;
+            stream.wake();
         }
         if stream.sent == Progress::All && stream.is_left {
             self.remove(place);

@@ -10,15 +10,15 @@ use crate::frame::{ErrorCode, PREFACE, kind, write};
 use crate::hpack::{Decoder, Encoder};
 use crate::priority::Priority;
 use crate::section::Section;
-use crate::stream::{Item, Progress, Reset, Stream};
+use crate::stream::{Awaits, Item, Progress, Reset, Stream};
 use crate::window::{MOST, Window};
 
 /// The window of a connection, and of a stream of which nothing else is said (section 6.9.2).
 pub(crate) const WINDOW: u32 = 65_535;
 /// Streams that have ended lately, of which is known how. Arbitrary.
 const RECENT: usize = 100;
-/// Streams one at a time after several at once, until they are taken to come so. Arbitrary.
-const CROWD: u8 = 16;
+/// Streams, or writes, one at a time after several at once, until they are taken to come so. Arbitrary.
+const CROWD: u8 = 4;
 /// What was said of the priority of streams before they began. The same in each implementation that says so is some dozens.
 const EARLY: usize = 32;
 /// The payload of the PING that comes back when the other side has read that no more streams are taken.
@@ -115,7 +115,7 @@ pub struct Session {
     /// Frames that are to be sent, but for DATA.
     pub(crate) out: Vec<u8>,
     pub(crate) turn: u64,
-    /// How many streams have still to come one at a time before they are taken to.
+    /// How many streams, or writes, have still to come one at a time before they are taken to.
     pub(crate) crowd: u8,
     pub(crate) was_incremental: bool,
     pub(crate) drain: Drain,
@@ -226,13 +226,18 @@ impl Session {
         self.peer.streams
     }
 
-    /// Whether there is one stream at most, and lately was.
-    pub fn is_alone(&self) -> bool {
-        self.streams.len() <= 1 && self.crowd == 0
+    /// Whether streams have lately had something to send one at a time, so that what one has need not wait for the others.
+    pub fn is_sparse(&self) -> bool {
+        self.crowd == 0
+    }
+
+    /// A stream has something to send, together with another one or not.
+    pub fn note_pace(&mut self, is_together: bool) {
+        self.crowd = if is_together { CROWD } else { self.crowd.saturating_sub(1) };
     }
 
     pub(crate) fn push(&mut self, stream: Stream) {
-        self.crowd = if self.streams.is_empty() { self.crowd.saturating_sub(1) } else { CROWD };
+        self.note_pace(!self.streams.is_empty());
         self.streams.push(stream);
     }
 
@@ -252,12 +257,18 @@ impl Session {
         if self.is_refused { 0 } else { most.saturating_sub(self.streams.len()) }
     }
 
-    /// `waker` is woken when something has changed for a stream.
+    /// `waker` is woken when something has come on a stream, or it has ended.
     pub fn watch(&mut self, stream: u32, waker: &Waker) {
         if let Some(stream) = self.stream(stream) {
-            if !stream.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
-                stream.waker = Some(waker.clone());
-            }
+            stream.watch(waker);
+        }
+    }
+
+    /// As [`Session::watch`], and when less of its body is unsent.
+    pub fn watch_room(&mut self, stream: u32, waker: &Waker) {
+        if let Some(stream) = self.stream(stream) {
+            stream.watch(waker);
+            stream.awaits = Awaits::Room;
         }
     }
 

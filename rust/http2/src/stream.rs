@@ -45,6 +45,15 @@ pub(crate) enum Progress {
     All,
 }
 
+/// What the owner of a stream waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Awaits {
+    /// What comes, and the end.
+    Input,
+    /// That less is unsent, as well.
+    Room,
+}
+
 /// A stream that has not ended on both sides, or that has something to be read.
 #[derive(Debug)]
 pub(crate) struct Stream {
@@ -76,6 +85,7 @@ pub(crate) struct Stream {
     /// Its owner has left it: it ends when all is sent.
     pub(crate) is_left: bool,
     pub(crate) waker: Option<Waker>,
+    pub(crate) awaits: Awaits,
 }
 
 impl Stream {
@@ -99,6 +109,13 @@ impl Stream {
             is_withheld: false,
             is_left: false,
             waker: None,
+            awaits: Awaits::Input,
+        }
+    }
+
+    pub(crate) fn watch(&mut self, waker: &Waker) {
+        if !self.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            self.waker = Some(waker.clone());
         }
     }
 

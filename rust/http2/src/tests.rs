@@ -256,18 +256,46 @@ fn a_waker_is_called_when_something_changes() {
     let woken = || count.0.swap(0, Ordering::Relaxed);
     let (mut client, mut server) = pair();
     let stream = asked(&mut client, &mut server, false);
-    server.watch(stream, &Waker::from(Arc::clone(&count)));
+    let waker = Waker::from(Arc::clone(&count));
+    server.watch(stream, &waker);
     client.offer(stream, 1);
     settle(&mut client, &mut server);
     assert!(woken() > 0, "data came");
     server.send_head(stream, First::Status(b"200"), [], false);
     server.offer(stream, 1);
     settle(&mut client, &mut server);
-    assert!(woken() > 0, "all was taken");
+    assert_eq!(woken(), 0, "an event was taken, and nothing waits for room");
+    server.watch_room(stream, &waker);
+    server.offer(stream, 1);
+    settle(&mut client, &mut server);
+    assert!(woken() > 0, "there is room");
     client.reset(stream, ErrorCode::CANCEL);
     settle(&mut client, &mut server);
     assert!(woken() > 0, "it was reset");
     assert_eq!(server.reset_of(stream), Some(Reset::Received(ErrorCode::CANCEL)));
+}
+
+#[test]
+fn streams_are_sparse_once_some_have_come_one_at_a_time() {
+    let (mut client, mut server) = pair();
+    let first = asked(&mut client, &mut server, true);
+    assert!(server.is_sparse());
+    asked(&mut client, &mut server, true);
+    assert!(!server.is_sparse(), "two at a time");
+    let paced = |server: &mut Session| {
+        (0..20)
+            .take_while(|_| {
+                server.note_pace(false);
+                !server.is_sparse()
+            })
+            .count()
+    };
+    let count = paced(&mut server);
+    assert!((1..20).contains(&count));
+    server.note_pace(true);
+    assert_eq!(paced(&mut server), count);
+    server.close(first);
+    assert!(server.is_sparse());
 }
 
 /// A server that has had a request on stream 1, whose body is to come, and one on stream 3, which it has answered.

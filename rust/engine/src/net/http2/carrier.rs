@@ -12,6 +12,7 @@ use tokio::io::ReadBuf;
 
 use super::meter::{Excess, Meter};
 use crate::net::{Connection, Lease};
+use crate::runtime;
 use crate::sync::{Mutex, MutexGuard, lock};
 
 /// Bytes of one frame of a body: with its head of 9 bytes it is one record of TLS (RFC 8446, section 5.1).
@@ -50,6 +51,11 @@ pub(super) struct Shared {
     task: Option<Waker>,
     /// Of streams that wait until the other side takes one more.
     waiting: Vec<Waker>,
+    /// The stream that had something to send last, and the turn of the thread.
+    flushed: (u32, u64),
+    /// A turn of the thread, and how many bytes the other side had taken then: each event that waits asks, and the kernel was asked
+    /// as often.
+    taken: (u64, usize),
     /// What was wrong with what the other side sent.
     pub(super) failure: Option<Failure>,
     /// Nothing comes and goes any more.
@@ -107,6 +113,8 @@ impl Carrier {
             ahead: 0,
             task: None,
             waiting: Vec::new(),
+            flushed: (0, 0),
+            taken: (0, 0),
             failure: None,
             is_lost: false,
         };
@@ -124,13 +132,16 @@ impl Carrier {
 
     /// A number that falls when the other side takes something of what a stream sends.
     pub(super) fn untaken(&self, stream: u32) -> Option<usize> {
-        let shared = self.shared();
+        let mut shared = self.shared();
         if shared.session.is_held(stream) {
             return Some(usize::MAX);
         }
-        let written = usize::try_from(shared.meter.written()).unwrap_or(usize::MAX);
-        let taken = written.saturating_sub(self.connection.untaken()?);
-        Some(usize::MAX - taken)
+        let turn = runtime::turn();
+        if shared.taken.0 != turn || turn == 0 {
+            let written = usize::try_from(shared.meter.written()).unwrap_or(usize::MAX);
+            shared.taken = (turn, written.saturating_sub(self.connection.untaken()?));
+        }
+        Some(usize::MAX - shared.taken.1)
     }
 
     /// Reads and writes what there is. Ready at the end of the connection; what was wrong is told by the fields of [`Shared`].
@@ -168,9 +179,15 @@ impl Shared {
         }
     }
 
-    /// Writes what there is, if it is all of one stream; what several have goes together, by the task of the connection.
-    pub(super) fn flush(&mut self, connection: &Connection) {
-        let Some(task) = self.task.clone().filter(|_| self.session.is_alone() && !self.is_lost) else {
+    /// Writes what there is, if streams have something one at a time; what several have goes together, by the task of the
+    /// connection.
+    pub(super) fn flush(&mut self, stream: u32, connection: &Connection) {
+        let turn = runtime::turn();
+        let (last, before) = std::mem::replace(&mut self.flushed, (stream, turn));
+        if last != stream {
+            self.session.note_pace(before == turn);
+        }
+        let Some(task) = self.task.clone().filter(|_| self.session.is_sparse() && !self.is_lost) else {
             return self.kick();
         };
         if let Poll::Ready(Err(_)) = self.poll_write(connection, &mut Context::from_waker(&task)) {

@@ -90,7 +90,7 @@ impl<H: Heads> Sending<H> {
 
     /// Nothing more is taken in for now.
     pub(super) fn flush(&self) {
-        self.carrier.shared().flush(&self.carrier.connection);
+        self.carrier.shared().flush(self.stream, &self.carrier.connection);
     }
 
     /// Ready when it takes in more.
@@ -99,13 +99,13 @@ impl<H: Heads> Sending<H> {
             return Poll::Ready(Err(broken(reset)));
         }
         if shared.session.unsent(self.stream) >= ROOM {
-            shared.flush(&self.carrier.connection);
+            shared.flush(self.stream, &self.carrier.connection);
         }
         if shared.session.unsent(self.stream) < ROOM {
             return Poll::Ready(Ok(()));
         }
         self.calls.note(Side::Write, context);
-        shared.session.watch(self.stream, &self.calls.waker);
+        shared.session.watch_room(self.stream, &self.calls.waker);
         Poll::Pending
     }
 
