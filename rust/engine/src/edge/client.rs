@@ -5,9 +5,10 @@ use std::sync::Arc as Plain;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::clients::Counted;
+use super::network::Looked;
 use crate::app::{Ends, TlsSession};
-use crate::net::Connection;
-use crate::sync::Arc;
+use crate::net::{Connection, TcpTotals};
+use crate::sync::{Arc, Mutex};
 use crate::sys::descriptor::set_option;
 
 /// A client, and the connection to it.
@@ -24,6 +25,7 @@ pub(super) struct Client {
     pub(super) is_stream: bool,
     /// Shared by the streams of a connection.
     is_proven: Plain<AtomicBool>,
+    totals: Plain<Mutex<TcpTotals>>,
     /// On its address's account, where that has a limit.
     _counted: Option<Counted>,
 }
@@ -36,8 +38,16 @@ impl Client {
         tls: Option<Plain<TlsSession>>,
         counted: Option<Counted>,
     ) -> Self {
-        let is_proven = Plain::default();
-        Self { connection, addresses, network, tls, is_stream: false, is_proven, _counted: counted }
+        Self {
+            connection,
+            addresses,
+            network,
+            tls,
+            is_stream: false,
+            is_proven: Plain::default(),
+            totals: Plain::default(),
+            _counted: counted,
+        }
     }
 
     /// The same client, on a stream of its connection.
@@ -49,8 +59,14 @@ impl Client {
             tls: self.tls.clone(),
             is_stream: true,
             is_proven: Plain::clone(&self.is_proven),
+            totals: Plain::clone(&self.totals),
             _counted: None,
         }
+    }
+
+    /// What the network's part in its responses is seen by.
+    pub(super) fn looked(&self) -> Looked {
+        Looked { connection: Arc::clone(&self.connection), totals: Plain::clone(&self.totals) }
     }
 
     /// The version of HTTP of a request that reads as one of HTTP/1.`minor`.

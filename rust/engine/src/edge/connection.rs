@@ -177,6 +177,9 @@ async fn exchange(
     let status = progress.status().unwrap_or_else(|| error.map_or(0, |error| status_of(error, &progress)));
     let kept = traced.as_ref().and_then(Traced::kept);
     progress.end(status, error, inbound.take_received(), progress.elapsed(), kept);
+    if route.is_none_or(Service::is_traffic) {
+        record.look();
+    }
     let next = match &result {
         Err(error) if may_refuse(error, &progress) => {
             // On the heap, because few requests are refused, and each would wait for its end with the room for it.

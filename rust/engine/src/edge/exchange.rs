@@ -126,6 +126,12 @@ impl<'a> Task<'a> {
         }
     }
 
+    /// The response that begins is a stream of events.
+    pub(super) fn begin_events(&self) {
+        self.client.keep_backlog(self.site.config.event_backlog);
+        self.progress.note_events(self.site.supplies.ledger.network.open(self.client.looked()));
+    }
+
     /// How a subscriber's events get to the client: past the sending of the response, unless they are looked at there.
     pub(super) fn wire(&self, chunked: bool) -> Wire {
         let is_limited = self.progress.allotment().is_some_and(|allotment| allotment.is_limited());

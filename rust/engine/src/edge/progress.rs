@@ -9,6 +9,7 @@ use std::time::Duration;
 use penstock_trace::{Following, TraceId};
 use tokio::time::Instant;
 
+use super::network::OpenStream;
 use super::tally::{End, Tally};
 use crate::access::{Allotment, Decision, Entered, Refusal};
 use crate::app::Note;
@@ -45,6 +46,8 @@ pub(super) struct Progress {
     cached: OnceLock<&'static str>,
     /// Tells of a stream while it goes on.
     pub(super) following: OnceLock<Plain<Following>>,
+    /// The response is a stream of events, whose connection is looked at meanwhile.
+    open: OnceLock<OpenStream>,
 }
 
 /// How a call of gRPC-Web is answered, whatever with.
@@ -101,6 +104,7 @@ impl Progress {
             web: Mutex::default(),
             cached: OnceLock::new(),
             following: OnceLock::new(),
+            open: OnceLock::new(),
         }
     }
 
@@ -112,6 +116,16 @@ impl Progress {
     /// How it is answered, if it is a call of gRPC-Web.
     pub(super) fn web(&self) -> Option<Plain<WebAnswer>> {
         lock(&self.web).clone()
+    }
+
+    /// The response is the stream of events `open`.
+    pub(super) fn note_events(&self, open: OpenStream) {
+        let _ = self.open.set(open);
+    }
+
+    /// Whether the response is a stream of events.
+    pub(super) fn is_events(&self) -> bool {
+        self.open.get().is_some()
     }
 
     /// How long it has taken so far.

@@ -6,6 +6,7 @@ use penstock_trace::Trace;
 
 use super::client::Client;
 use super::line::Entry;
+use super::network::ResponseClass;
 use super::progress::Progress;
 use super::route::Service;
 use super::site::Site;
@@ -46,6 +47,20 @@ impl<'a> Record<'a> {
             (Some(_), _) => Lane::Native,
             (None, Some(_)) if self.incoming.is_some() => Lane::App,
             _ => Lane::Edge,
+        }
+    }
+
+    /// Looks at what the network did to the response, if it is time for that.
+    pub(super) fn look(&self) {
+        let network = &self.site.supplies.ledger.network;
+        let class = match self.lane() {
+            _ if self.progress.is_events() => ResponseClass::Events,
+            Lane::Native => ResponseClass::Bulk,
+            Lane::App => ResponseClass::App,
+            Lane::Edge => return,
+        };
+        if network.is_due() {
+            network.look(class, &self.client.looked());
         }
     }
 

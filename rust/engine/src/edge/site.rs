@@ -40,7 +40,7 @@ const CLOSE_LOOK: Duration = Duration::from_millis(10);
 /// How long after requests have waited more of them are expected to. Clients that were cut off come back. Arbitrary.
 const CROWDED: Duration = Duration::from_secs(1);
 
-/// How often the disks are asked for their troubles. The engine's threads wake as often anyway.
+/// How often event streams are looked at, and the disks are asked for their troubles. The engine's threads wake as often anyway.
 const TURN: Duration = Duration::from_secs(1);
 
 /// How often it is said that clients are being cut. Arbitrary; an attack goes on for hours.
@@ -206,8 +206,8 @@ impl Site {
         !self.begun.swap(true, Ordering::Relaxed)
     }
 
-    /// Until the site is closed: cuts stalled clients while others need what they hold, and reports failures of the caches'
-    /// disks, which no request reports.
+    /// Until the site is closed: cuts stalled clients while others need what they hold, looks at the connections of event streams,
+    /// and reports failures of the caches' disks, which no request reports.
     pub(super) async fn keep_room(&self) {
         let (mut turn, mut told, mut unmet) = (Instant::now(), None, None::<Instant>);
         while !self.is_closed() {
@@ -220,6 +220,7 @@ impl Site {
             }
             if turn.elapsed() >= TURN {
                 turn = Instant::now();
+                self.supplies.ledger.network.look_at_streams();
                 for trouble in self.routes().disk_troubles() {
                     self.report(trouble);
                 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use penstock_trace::TraceId;
 
 use super::exemplar::{Exemplars, Kept};
+use super::network::{Network, NetworkSums};
 use crate::counters::{Buckets, ByName, Counter, Histogram};
 use crate::error::{Code, Error};
 use crate::sync::{Arc, Mutex, lock};
@@ -287,12 +288,14 @@ pub struct TenantSums {
 pub struct Ledger {
     threads: usize,
     by_route: Mutex<BTreeMap<Lane, ByName<Arc<Tallies>>>>,
+    /// What the network does to responses.
+    pub(super) network: Arc<Network>,
 }
 
 impl Ledger {
     /// An empty one, of an engine of so many threads.
     pub fn new(threads: usize) -> Self {
-        Self { threads, by_route: Mutex::default() }
+        Self { threads, by_route: Mutex::default(), network: Arc::new(Network::new()) }
     }
 
     /// What is counted under `name`.
@@ -300,6 +303,11 @@ impl Ledger {
         let mut by_route = lock(&self.by_route);
         let tallies = by_route.entry(lane).or_default();
         Arc::clone(tallies.get_or_insert_with(name, |_| Arc::new(Tallies::new(self.threads))))
+    }
+
+    /// What was seen of the network's part in responses, by class.
+    pub fn network(&self) -> Vec<NetworkSums> {
+        self.network.sums()
     }
 
     /// What all of them come to, in the order of lanes and names.

@@ -119,7 +119,7 @@ impl Exposition {
         Family { exposition: self, name }
     }
 
-    /// Begins a family of histograms of durations.
+    /// Begins a family of histograms.
     pub fn histogram(&mut self, name: &'static str, help: &str) -> Histograms<'_> {
         self.begin(name, "histogram", help);
         Histograms { exposition: self, name }
@@ -208,18 +208,43 @@ impl Histograms<'_> {
         histogram: &Histogram,
         exemplars: &Exemplars,
     ) -> &mut Self {
-        let mut sum = 0;
-        for (at, count) in histogram.counts.iter().enumerate() {
-            sum += count;
-            // In the number format of OpenMetrics: 1.0 and not 1.
-            let le = BOUNDS.get(at).map_or("+Inf".to_owned(), |bound| format!("{:?}", bound.as_secs_f64()));
-            self.exposition.sample(self.name, "_bucket", labels, Some(&le), sum.into());
-            if let Some(exemplar) = exemplars[at] {
+        let bounds = BOUNDS.iter().map(Duration::as_secs_f64);
+        self.put(labels, bounds, &histogram.counts, histogram.sum.into(), |at| exemplars[at])
+    }
+
+    /// Adds a histogram of whole numbers: how many were within each of `bounds` and above the one before it, the last above all of
+    /// them; and their sum.
+    #[expect(clippy::cast_precision_loss, reason = "bounds are round numbers")]
+    pub fn sample_whole(
+        &mut self,
+        labels: Labels<'_>,
+        bounds: &[u64],
+        counts: &[u64],
+        sum: u64,
+    ) -> &mut Self {
+        self.put(labels, bounds.iter().map(|bound| *bound as f64), counts, sum.into(), |_| None)
+    }
+
+    fn put(
+        &mut self,
+        labels: Labels<'_>,
+        bounds: impl Iterator<Item = f64>,
+        counts: &[u64],
+        sum: Value,
+        exemplar: impl Fn(usize) -> Option<Exemplar>,
+    ) -> &mut Self {
+        let mut all = 0;
+        // In the number format of OpenMetrics: 1.0 and not 1.
+        let bounds = bounds.map(|bound| format!("{bound:?}")).chain(["+Inf".to_owned()]);
+        for (at, (le, count)) in bounds.zip(counts).enumerate() {
+            all += count;
+            self.exposition.sample(self.name, "_bucket", labels, Some(&le), all.into());
+            if let Some(exemplar) = exemplar(at) {
                 self.exposition.exemplar(exemplar);
             }
         }
-        self.exposition.sample(self.name, "_sum", labels, None, histogram.sum.into());
-        self.exposition.sample(self.name, "_count", labels, None, sum.into());
+        self.exposition.sample(self.name, "_sum", labels, None, sum);
+        self.exposition.sample(self.name, "_count", labels, None, all.into());
         self
     }
 }

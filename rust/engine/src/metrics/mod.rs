@@ -16,6 +16,7 @@ mod health;
 mod hub;
 mod inspection;
 mod kept;
+mod network;
 mod origins;
 mod pool;
 mod process;
@@ -159,6 +160,10 @@ impl Board {
         tls::write(&sites, &totals.tls, out);
         let routes = self.parts.ledger.sums();
         requests::write(&routes, out);
+        // Relaxed: see `add_site`.
+        if self.serves.load(Ordering::Relaxed) {
+            network::write(&self.parts.ledger.network(), out);
+        }
         self.write_decisions(out);
         decisions::write_tenants(&routes, out);
         let queues: Vec<QueueStats> = sites.iter().filter_map(|site| site.queue()).collect();

@@ -16,6 +16,7 @@ mod reader;
 mod records;
 mod socket;
 mod stall;
+mod tcp_info;
 mod watch;
 mod write_buffer;
 
@@ -30,5 +31,6 @@ pub(crate) use reader::{Read, Reader};
 pub(crate) use records::{RecordPlace, Records};
 pub(crate) use socket::{DetachedSocket, Socket};
 pub(crate) use stall::{Demand, Life, Stall, StallClock};
+pub(crate) use tcp_info::{TcpInfo, TcpTotals};
 pub(crate) use watch::{Watch, shortened};
 pub(crate) use write_buffer::{Stop, WriteBuffer};

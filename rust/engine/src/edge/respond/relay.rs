@@ -509,7 +509,7 @@ impl Task<'_> {
             outgoing,
         );
         if is_events {
-            self.client.keep_backlog(self.site.config.event_backlog);
+            self.begin_events();
         }
         (framing, is_events)
     }

@@ -85,7 +85,7 @@ async fn begin(task: &Task<'_>, topics: &Topics, outgoing: &mut Outgoing) -> Res
         return Ok(());
     }
     let chunked = framing == BodyFraming::Chunked;
-    task.client.keep_backlog(task.site.config.event_backlog);
+    task.begin_events();
     let supply = task.metered(Supply::Source(Box::new(admitted.seat(task.wire(chunked), None))));
     let supply = task.followed(task.progress.status(), supply);
     outgoing.attach_framed(supply, framing);
