@@ -78,7 +78,7 @@ test-rust-part:
 
 # The engine's tests and the parts of the Python tests run side by side, the longest first. A test waits for more than
 # half of its time, so there are two parts for each core.
-PARTS = ranges serving hub browsers programs rest events cache commands origins edge workers fire
+PARTS = ranges serving hub dashboards browsers programs rest events cache commands origins edge workers fire
 JOBS = $(shell expr 2 '*' $$(nproc))
 side_by_side = $(MAKE) --no-print-directory --keep-going --output-sync --jobs $(JOBS) $(1)
 PART_serving = tests/workers/test_serving.py tests/workers/test_topics.py
@@ -91,10 +91,12 @@ PART_origins = tests/gateway tests/origins
 PART_edge = tests/edge tests/grpc tests/http2 tests/overload
 PART_events = tests/events tests/media
 PART_browsers = tests/browsers
+PART_dashboards = tests/dashboards
 # Half of what the files at the top take.
 PART_commands = $(wildcard tests/test_[cs]*.py)
 PART_programs = tests/demo $(filter-out $(PART_commands),$(wildcard tests/test_*.py))
-FOLDERS = tests/demo tests/workers tests/cache $(PART_hub) $(PART_origins) $(PART_edge) $(PART_events) $(PART_browsers)
+FOLDERS = tests/demo tests/workers tests/cache $(PART_hub) $(PART_origins) $(PART_edge) $(PART_events) $(PART_browsers) \
+  $(PART_dashboards)
 PART_rest = tests --ignore-glob='tests/test_*.py' $(FOLDERS:%=--ignore=%)
 
 .PHONY: test-python $(PARTS:%=test-python-%)
@@ -141,6 +143,23 @@ test-tls: build $(VENV)-tls/.tools ## Run testssl.sh and sslyze against `penstoc
 test-http2: build ## Run h2spec against a native route, an application and the cache
 	$(BIN)/python tests/http2_suites/run.py
 
+.PHONY: dashboards
+dashboards: ## Write the dashboards for Grafana and the rules for Prometheus
+	$(PYTHON) dashboards/generate.py
+
+.PHONY: dashboard-pictures
+dashboard-pictures: build ## Draw the dashboards over a load of a minute and a half, for the documentation
+	PENSTOCK_PICTURES=docs/images $(BIN)/python -m pytest -q -o faulthandler_timeout=0 tests/dashboards/test_under_load.py
+
+tests/dashboards/node_modules: tests/dashboards/package.json
+	@command -v npm >/dev/null || { echo "make: this takes npm: install it, as by 'apt-get install npm'" >&2; exit 1; }
+	npm install --prefix tests/dashboards --ignore-scripts --no-audit --no-fund --no-package-lock --silent
+	touch $@
+
+.PHONY: dashboard-types
+dashboard-types: tests/dashboards/node_modules ## Check the dashboards by the types of Grafana itself (fetches them)
+	$(PYTHON) tests/dashboards/types_of_grafana.py
+
 .PHONY: structure
 structure: ## Show circles of imports and other figures of the code; RECORD=1 takes from the record what is gone
 	$(PYTHON) .ci/structure $(if $(RECORD),--record)
@@ -150,8 +169,8 @@ lint: build structure words docs ## Check format, lints, types, stubs, imports a
 	cd rust && $(CARGO) fmt --all --check
 	cd rust && $(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	cd rust && RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps --workspace
-	$(BIN)/ruff format --check python tests benchmarks examples
-	$(BIN)/ruff check python tests benchmarks examples
+	$(BIN)/ruff format --check python tests benchmarks examples dashboards
+	$(BIN)/ruff check python tests benchmarks examples dashboards
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest penstock._native
 
@@ -166,8 +185,8 @@ docs: $(VENV)/.tools ## Build the documentation site into .site; a dead link fai
 .PHONY: format
 format: $(VENV)/.tools ## Format everything
 	cd rust && $(CARGO) fmt --all
-	$(BIN)/ruff format python tests benchmarks examples
-	$(BIN)/ruff check --fix-only python tests benchmarks examples
+	$(BIN)/ruff format python tests benchmarks examples dashboards
+	$(BIN)/ruff check --fix-only python tests benchmarks examples dashboards
 
 .PHONY: cache-tests
 cache-tests: $(VENV)/.built ## Score the cache with http-tests/cache-tests: CACHE_TESTS=its checkout

@@ -61,6 +61,8 @@ async def test_decisions_that_two_routes_share_are_told_apart(engine: penstock.E
         metrics = await served.pages.metrics()
         assert lookups(metrics, "live") == {"hit": 1, "denied_hit": 1, "asked": 2, "joined": 2}
         assert lookups(metrics, "vod") == {"hit": 0, "denied_hit": 0, "asked": 2, "joined": 0}
+        assert metrics.get("decision_seconds_count", route="live") == 2
+        assert metrics.get("decision_seconds_count", route="vod") == 2
         assert metrics.get("decisions_remembered", route="live", verdict="allow") == 1
         assert metrics.get("decisions_remembered", route="live", verdict="deny") == 1
         assert metrics.get("decisions_remembered", route="vod", verdict="allow") == 1
@@ -86,6 +88,7 @@ async def test_a_question_that_is_not_answered_has_failed(engine: penstock.Engin
     assert await ask(served, "/a", "any") == 500
     metrics = await served.pages.metrics()
     assert metrics.get("decision_failures_total", route="vod") == 1
+    assert metrics.get("decision_seconds_count", route="vod") == 1
     assert lookups(metrics, "vod") == {"hit": 0, "denied_hit": 0, "asked": 1, "joined": 0}
 
 

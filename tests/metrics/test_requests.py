@@ -90,6 +90,8 @@ async def test_native_routes(engine: penstock.Engine, serve: Serve) -> None:
         assert opened + reused == 4
         assert metrics.get("origin_connect_seconds_count", origin=origin.url) == opened
         assert metrics.get("origin_first_byte_seconds_count", origin=origin.url) == 4
+        assert metrics.get("origin_body_bytes_total", origin=origin.url) == 4 * len(b"ok")
+        assert metrics.get("origin_body_bytes_total", origin=closed) == 0
         assert metrics.get("origin_failures_total", origin=closed, code="CONNECT_FAILED") == 1
         assert metrics.get("origin_requests_total", origin=closed) == 1
 
@@ -117,9 +119,10 @@ async def test_a_response_that_goes_on_is_counted_as_it_goes(engine: penstock.En
         pieces.put_nowait(b"data: 1\n\n")
         sent = await client.reader.readexactly(len(b"9\r\ndata: 1\n\n\r\n"))
         size = before.get("response_bytes_total", **route) + len(sent)
-        await served.pages.until(
+        during = await served.pages.until(
             lambda metrics: metrics.get("response_bytes_total", **route) == size, "the event is counted"
         )
+        assert during.get("origin_body_bytes_total", origin=origin.url) == len(sent)
         client.abort()
         await served.pages.until(
             lambda metrics: (

@@ -82,15 +82,19 @@ class Page:
                 f"not within {seconds} s: {condition}\ncomplaints: {self.complaints}\nthe page:\n{text}"
             ) from None
 
-    async def screenshot(self, width: int, height: int, *, scheme: str, target: Path) -> None:
-        """Write a PNG of the page at `width` x `height`, twice as fine, in a light or dark `scheme`."""
+    async def size(self, width: int, height: int, *, scale: int) -> None:
+        """Lay the page out at `width` x `height`, with `scale` dots for each pixel."""
         await self.command(
             "Emulation.setDeviceMetricsOverride",
             width=width,
             height=height,
-            deviceScaleFactor=2,
+            deviceScaleFactor=scale,
             mobile=False,
         )
+
+    async def screenshot(self, width: int, height: int, *, scheme: str, target: Path, scale: int = 2) -> None:
+        """Write a PNG of the page at `width` x `height`, `scale` times as fine, in a light or dark `scheme`."""
+        await self.size(width, height, scale=scale)
         await self.command(
             "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}]
         )

@@ -63,7 +63,7 @@ impl<T> Default for ByRoute<T> {
     }
 }
 
-impl<T: Copy + Default> ByRoute<T> {
+impl<T: Clone + Default> ByRoute<T> {
     /// The value of the route of this number.
     pub(super) fn at(&mut self, route: usize) -> &mut T {
         if self.0.len() <= route {
@@ -74,7 +74,7 @@ impl<T: Copy + Default> ByRoute<T> {
 
     /// The values, in the order of the numbers, up to the last route that has one.
     pub(super) fn iter(&self) -> impl Iterator<Item = T> {
-        self.0.iter().copied()
+        self.0.iter().cloned()
     }
 }
 

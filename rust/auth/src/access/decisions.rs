@@ -19,6 +19,7 @@ use super::question::{Outcome, Question, Waiting};
 use super::table::{ByKey, Key, Table};
 use super::tenants::{Allotment, TenantCounts, TenantLimits, Tenants};
 use penstock_error::{Code, Error, Result};
+use penstock_memory::counters::Histogram;
 use penstock_memory::sync::{Arc, Mutex, lock};
 
 use holder::Holder;
@@ -68,6 +69,8 @@ struct Shard {
     /// Revocations so far.
     revocations: u64,
     by_route: ByRoute<Row>,
+    /// How long the questions of each route took.
+    took: ByRoute<Histogram>,
 }
 
 /// The counts of one route.
@@ -119,6 +122,7 @@ impl Decisions {
             next: 0,
             revocations: 0,
             by_route: ByRoute::default(),
+            took: ByRoute::default(),
         };
         let shards = (0..count).map(|_| Mutex::new(shard())).collect();
         let (inbox, tenants) = (Inbox::new(config.questions), Tenants::new(config.tenants));
@@ -168,7 +172,10 @@ impl Decisions {
             shard.counted(key).asked += 1;
             shard.open.insert(*key, Arc::clone(&question));
         }
-        shard.counted(key).failed += u64::from(overdue.is_some());
+        if let Some(overdue) = &overdue {
+            shard.counted(key).failed += 1;
+            shard.timed(overdue, self.took(overdue, now));
+        }
         drop(shard);
         if let Some(overdue) = overdue {
             overdue.settle(Outcome::Failed(too_late()));
@@ -217,11 +224,17 @@ impl Decisions {
         self.fail(&waiting.question, too_late());
     }
 
+    /// How long `question` has been open at `now`.
+    fn took(&self, question: &Question, now: Instant) -> Duration {
+        (now + self.timeout).saturating_duration_since(question.until)
+    }
+
     fn fail(&self, question: &Arc<Question>, error: Error) {
         {
             let mut shard = lock(self.shard(&question.key));
             if shard.close(question) {
                 shard.counted(&question.key).failed += 1;
+                shard.timed(question, self.took(question, Instant::now()));
             }
         }
         question.settle(Outcome::Failed(error));
@@ -237,6 +250,7 @@ impl Decisions {
         let outcome = {
             let mut shard = lock(self.shard(&question.key));
             if shard.close(question) {
+                shard.timed(question, self.took(question, now));
                 shard.put(question.key, &decision, now);
                 Outcome::Decided(decision, shard.revocations)
             } else {
@@ -342,6 +356,20 @@ impl Decisions {
         stats
     }
 
+    /// How long the questions of each route took, by name, up to their answer or their failure. Voided questions are not
+    /// counted.
+    pub fn answer_times(&self) -> Vec<(Box<str>, Histogram)> {
+        // Names first: a route that is added later has no row here yet.
+        let names = self.names.all();
+        let mut routes: Vec<_> = names.into_iter().map(|name| (name, Histogram::default())).collect();
+        for shard in &self.shards {
+            for (took, (_, sum)) in lock(shard).took.iter().zip(&mut routes) {
+                *sum += &took;
+            }
+        }
+        routes
+    }
+
     /// The statistics of each route, by name. Voided questions are not counted.
     pub fn stats_by_route(&self) -> Vec<(Box<str>, DecisionStats)> {
         // Names first: a route that is added later has no row here yet.
@@ -360,6 +388,11 @@ impl Shard {
     /// The counts of the route of `key`.
     fn counted(&mut self, key: &Key) -> &mut Counted {
         &mut self.by_route.at(key.route()).counted
+    }
+
+    /// Counts the time of a question that is over.
+    fn timed(&mut self, question: &Question, took: Duration) {
+        self.took.at(question.key.route()).count(took);
     }
 
     /// The statistics of each route, in the order of their numbers.

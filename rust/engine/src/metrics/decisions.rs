@@ -2,22 +2,41 @@
 //!
 //! Tokens name the tenants, so tenants are not labels: all tenants of a route are counted together.
 
+use std::ops::AddAssign;
+
 use super::{Board, Exposition};
-use crate::access::{Counted, DecisionStats, Decisions};
-use crate::counters::ByName;
+use crate::access::{self, DecisionStats, Decisions};
+use crate::counters::{ByName, Histogram};
 use crate::edge::{RouteSums, TenantSums};
 use crate::sync::lock;
+
+/// The counts of one route.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Counted {
+    counts: access::Counted,
+    took: Histogram,
+}
+
+impl AddAssign<&Self> for Counted {
+    fn add_assign(&mut self, other: &Self) {
+        self.counts += &other.counts;
+        self.took += &other.took;
+    }
+}
 
 fn counted(decisions: &Decisions) -> ByName<Counted> {
     let mut by_route = ByName::<Counted>::default();
     for (name, stats) in decisions.stats_by_route() {
-        *by_route.entry(&name) += &stats.counted;
+        by_route.entry(&name).counts += &stats.counted;
+    }
+    for (name, took) in decisions.answer_times() {
+        by_route.entry(&name).took += &took;
     }
     by_route
 }
 
 /// A counter, its help, and its value in the snapshot.
-type Counter = (&'static str, &'static str, fn(&Counted) -> u64);
+type Counter = (&'static str, &'static str, fn(&access::Counted) -> u64);
 
 const COUNTERS: [Counter; 3] = [
     (
@@ -64,16 +83,21 @@ impl Board {
         for (route, counted) in &counted {
             let route = ("route", &**route);
             lookups
-                .sample(&[route, ("result", "hit")], counted.allowed)
-                .sample(&[route, ("result", "denied_hit")], counted.denied)
-                .sample(&[route, ("result", "asked")], counted.asked)
-                .sample(&[route, ("result", "joined")], counted.joined);
+                .sample(&[route, ("result", "hit")], counted.counts.allowed)
+                .sample(&[route, ("result", "denied_hit")], counted.counts.denied)
+                .sample(&[route, ("result", "asked")], counted.counts.asked)
+                .sample(&[route, ("result", "joined")], counted.counts.joined);
         }
         for (name, help, count) in COUNTERS {
             let mut family = out.counter(name, help);
             for (route, counted) in &counted {
-                family.sample(&[("route", route)], count(counted));
+                family.sample(&[("route", route)], count(&counted.counts));
             }
+        }
+        let help = "From a question to the hook's answer, or to its failure.";
+        let mut took = out.histogram("penstock_decision_seconds", help);
+        for (route, counted) in &counted {
+            took.sample(&[("route", route)], &counted.took);
         }
     }
 }

@@ -38,7 +38,7 @@ pub use health::Check;
 
 use penstock_trace::Tracer;
 
-use crate::access::{self, Decisions};
+use crate::access::Decisions;
 use crate::app::QueueStats;
 use crate::counters::ByName;
 use crate::edge::{Asked, Exhibit, Ledger, Showing, Shown, Site, nothing_there};
@@ -84,7 +84,7 @@ pub struct Board {
     sites: Mutex<Kept<Site, SiteTotals>>,
     workers: Mutex<Kept<Workers, Counted>>,
     hubs: Mutex<Kept<Hub, HubTotals>>,
-    decisions: Mutex<Kept<Decisions, ByName<access::Counted>>>,
+    decisions: Mutex<Kept<Decisions, ByName<decisions::Counted>>>,
     upstreams: Mutex<Kept<Upstream, ByName<upstreams::Counted>>>,
     inspected: Mutex<ByName<Kept<Counts, Sums>>>,
 }

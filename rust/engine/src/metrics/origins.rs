@@ -77,6 +77,11 @@ pub(super) fn write(origins: &[Arc<Origins>], out: &mut Exposition) {
             failures.sample(&[("origin", name), ("code", code)], count);
         }
     }
+    let help = "Bytes of the bodies of responses so far, framing included.";
+    let mut received = out.counter("penstock_origin_body_bytes_total", help);
+    for (name, origin) in &named {
+        received.sample(&[("origin", name)], origin.received);
+    }
     let help = "How long it took to open a connection: the name, the connection itself, and TLS.";
     let mut connect = out.histogram("penstock_origin_connect_seconds", help);
     for (name, origin) in &named {

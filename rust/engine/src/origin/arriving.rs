@@ -127,6 +127,7 @@ impl Arriving {
     }
 
     fn take(&mut self, bytes: Slice, emit: &mut dyn FnMut(Slice)) -> Result<()> {
+        self.lease.place().tally.received(bytes.len());
         let mut counted = Ok(());
         let mut part = self.part.take();
         let stray = match &mut part {

@@ -29,6 +29,7 @@ pub(super) struct Tally {
     requests: Counter,
     responses: [Counter; CLASSES.len()],
     failures: [Counter; Code::COUNT],
+    received: Counter,
     connect: Buckets,
     first_byte: Buckets,
     /// The counts of places that are gone.
@@ -43,6 +44,7 @@ impl Tally {
             requests: Counter::new(),
             responses: [const { Counter::new() }; CLASSES.len()],
             failures: [const { Counter::new() }; Code::COUNT],
+            received: Counter::new(),
             connect: Buckets::default(),
             first_byte: Buckets::default(),
             gone: Mutex::default(),
@@ -71,6 +73,11 @@ impl Tally {
         self.failures[error.code().position()].add(1);
     }
 
+    /// Counts bytes of the body of a response.
+    pub(super) fn received(&self, bytes: usize) {
+        self.received.add(bytes as u64);
+    }
+
     /// Adds the counts of a place that is gone.
     pub(super) fn keep(&self, counts: &Counts) {
         *lock(&self.gone) += counts;
@@ -90,6 +97,7 @@ impl Tally {
         for (sum, count) in sums.failures.iter_mut().zip(&self.failures) {
             *sum += count.get();
         }
+        sums.received += self.received.get();
         sums.connect.add(&self.connect);
         sums.first_byte.add(&self.first_byte);
     }
@@ -114,6 +122,8 @@ pub struct OriginSums {
     pub requests: u64,
     responses: [u64; CLASSES.len()],
     failures: [u64; Code::COUNT],
+    /// Bytes of the bodies of responses, with the framing of chunks.
+    pub received: u64,
     /// Times from the name to a connection that can be used.
     pub connect: Histogram,
     /// Times from the first byte of a request to the first of its response.
@@ -132,6 +142,7 @@ impl OriginSums {
             requests: 0,
             responses: [0; CLASSES.len()],
             failures: [0; Code::COUNT],
+            received: 0,
             connect: Histogram::default(),
             first_byte: Histogram::default(),
         }

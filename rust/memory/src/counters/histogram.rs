@@ -32,9 +32,8 @@ pub struct Buckets {
 impl Buckets {
     /// Counts one.
     pub fn add(&self, took: Duration) {
-        let bucket = BOUNDS.partition_point(|bound| *bound < took);
         // Relaxed, here and below: counts, which order nothing.
-        self.counts[bucket].fetch_add(1, Ordering::Relaxed);
+        self.counts[bucket(took)].fetch_add(1, Ordering::Relaxed);
         let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.sum.fetch_add(nanoseconds, Ordering::Relaxed);
     }
@@ -49,7 +48,12 @@ impl Buckets {
     }
 }
 
-/// A snapshot. Counts are read one after the other, so that under load the sum may be a few behind or ahead.
+/// The index of the bucket of a duration.
+fn bucket(took: Duration) -> usize {
+    BOUNDS.partition_point(|bound| *bound < took)
+}
+
+/// A snapshot, or counts that one lock guards. Counts of [`Buckets`] are read one after the other, so that under load the sum may be a few behind or ahead.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Histogram {
     /// How many durations were within the bound at the same index of [`BOUNDS`] and above the bound before it; the last is
@@ -60,6 +64,12 @@ pub struct Histogram {
 }
 
 impl Histogram {
+    /// Counts one.
+    pub fn count(&mut self, took: Duration) {
+        self.counts[bucket(took)] += 1;
+        self.sum += took;
+    }
+
     /// Adds what has been counted so far.
     pub fn add(&mut self, buckets: &Buckets) {
         for (count, more) in self.counts.iter_mut().zip(&buckets.counts) {

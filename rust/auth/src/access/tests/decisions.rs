@@ -243,6 +243,12 @@ fn what_happens_to_a_key_is_counted_under_its_route() {
     decisions.revoke(Whose::All, true);
     assert_eq!(of("live").counted, Counted { revoked: 1, ..counted });
     assert_eq!(of("vod").counted, Counted { denied: 1, revoked: 1, ..evicted });
+    let questions: Vec<_> = decisions
+        .answer_times()
+        .iter()
+        .map(|(name, took)| (name.clone(), took.counts.iter().sum()))
+        .collect();
+    assert_eq!(questions, [("live".into(), 1_u64), ("vod".into(), 0)]);
     let all = decisions.stats();
     assert_eq!((all.allowed, all.denied, all.running, all.open), (0, 0, 0, 0));
     assert_eq!((all.counted.revoked, all.counted.asked, all.counted.evicted), (2, 1, 1));
