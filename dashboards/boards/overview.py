@@ -161,6 +161,46 @@ PAGE = Page(
             ),
         ),
         Row(
+            "Network to clients",
+            (
+                graph(
+                    "Round trip, p50",
+                    "Of a sample of connections, by class of response, as the kernel smooths it.",
+                    "s",
+                    (quantile(0.5, "tcp_rtt_seconds", "class"), "{{class}}"),
+                    width=6,
+                ),
+                graph(
+                    "Rate of delivery, slowest tenth",
+                    "A tenth of the measurements are below, where there was enough to send to tell. Below the bit "
+                    "rate of a video its viewers wait.",
+                    "Bps",
+                    (quantile(0.1, "tcp_delivery_rate_bytes", "class"), "{{class}}"),
+                    width=6,
+                ),
+                graph(
+                    "Sent again",
+                    "Bytes of the sampled connections, and those of them that TCP has sent again. Above a few "
+                    "hundredths packets are lost.",
+                    "Bps",
+                    (rate("tcp_sent_bytes_total", "class"), "sent: {{class}}"),
+                    (rate("tcp_retransmitted_bytes_total", "class"), "sent again: {{class}}"),
+                    width=6,
+                ),
+                graph(
+                    "What holds delivery up",
+                    "Time in which something was under way on the sampled connections, and the parts in which the "
+                    "client read too slowly or the kernel's buffer was too small (net.ipv4.tcp_wmem).",
+                    "s",
+                    (rate("tcp_busy_seconds_total"), "under way"),
+                    (rate("tcp_receiver_limited_seconds_total"), "client has no room"),
+                    (rate("tcp_buffer_limited_seconds_total"), "buffer too small"),
+                    (rate("tcp_looks_total"), "samples a second"),
+                    width=6,
+                ),
+            ),
+        ),
+        Row(
             "Process",
             (
                 graph(
