@@ -380,7 +380,7 @@ def configuration_page() -> str:
 
 
 def _settings_table(node: ast.stmt, before: str, options: dict[str, click.Parameter]) -> str:
-    """The keys of a table; of the server itself those that are no tables."""
+    """The keys of a table. The tables of the server itself have sections of their own."""
     assert isinstance(node, ast.ClassDef)  # noqa: S101
     lines = ["| key | type | default | meaning | option |", "| --- | --- | --- | --- | --- |"]
     for name, kind, default, text in fields(node):

@@ -307,11 +307,7 @@ def serve(ctx: click.Context, /, **_: Any) -> None:
     Exit status: 0 after a signal, 1 if serving could not begin, 2 for wrong arguments.
     """  # noqa: D301 (click keeps the lines after a backspace as they are)
     configuration = _configured(ctx)
-    uvloop = ctx.params["uvloop"]
-    found = configuration.document.find(("uvloop",))
-    if uvloop is None and found is not None:
-        uvloop = found.value
-    if configuration.is_native and uvloop is not True and not configuration.has("control"):
+    if configuration.needs_no_ssl:
         _no_tls.import_asyncio()
     from . import cli_serving as serving  # noqa: PLC0415 (the library, with asyncio)
 

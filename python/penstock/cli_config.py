@@ -160,10 +160,11 @@ class Configuration:
         return self.document.find(path) is not None
 
     @property
-    def is_native(self) -> bool:
-        """Whether the engine relays alone, as far as that is seen before anything is checked."""
-        lane = self.document.find(("lane",))
-        return not self.has("app") and (lane is None or lane.value != "app")
+    def needs_no_ssl(self) -> bool:
+        """Whether the engine relays alone on asyncio's loop, as far as that is seen before anything is checked."""
+        lane, uvloop = (self.document.find((name,)) for name in ("lane", "uvloop"))
+        is_native = not self.has("app") and (lane is None or lane.value != "app")
+        return is_native and not self.has("control") and (uvloop is None or uvloop.value is not True)
 
     def server(self) -> config.Server:
         """What is said.

@@ -50,7 +50,7 @@ class ServerOrigin:
     """The certificate that it is shown if it asks for one; only at https."""
 
     def __post_init__(self) -> None:
-        checks.flag(self, "http2")
+        checks.of_their_types(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +93,9 @@ class ServerRoute:
     drain: Drain | None = None
     """How a response is read on when its client has disconnected. None: the origin is cancelled at once."""
 
+    def __post_init__(self) -> None:
+        checks.of_their_types(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSite:
@@ -110,6 +113,7 @@ class ServerSite:
     """Its routes. Empty: those of the server."""
 
     def __post_init__(self) -> None:
+        checks.of_their_types(self)
         _check_listen(self)
 
 
@@ -124,7 +128,7 @@ class Server:
     """Where it listens: HOST:PORT, a PORT or :PORT for all interfaces, or unix:PATH. Port 0 takes a free one. This
     machine alone by default."""
     app: str | None = None
-    """MODULE:APP, an aiohttp application, which makes its own gateways and routes. None: there is none."""
+    """MODULE:APP, an aiohttp application, which makes its own gateways and routes. None: without one."""
     lane: Literal["native", "app"] = "native"
     """What relays to the origin: the engine alone, or an aiohttp application, for comparison."""
     drain: float = 30.0
@@ -133,7 +137,7 @@ class Server:
     threads: int | None = None
     """Engine threads. None: one less than the usable cores, at least one."""
     control: str | None = None
-    """unix:PATH, a socket for `penstock cache`. None: there is none."""
+    """unix:PATH, a socket for `penstock cache`. None: without one."""
     uvloop: bool | None = None
     """Use uvloop, or asyncio's own loop. None: uvloop, if it is installed and there is an application."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -182,6 +186,7 @@ class Server:
     """Further listeners."""
 
     def __post_init__(self) -> None:
+        checks.of_their_types(self)
         _check_listen(self)
         # A day.
         checks.seconds(self, "drain", zero=True)

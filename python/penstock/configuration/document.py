@@ -15,7 +15,7 @@ __all__ = ["SHORT", "Document", "Node", "Place", "shown_path"]
 # Keys of a file that are short for a key of a table, as they are for arguments of Python.
 SHORT: Final = {"memory": ("pool", "memory"), "origin": ("origins", "default", "urls")}
 
-# A larger file is none that an operator has written; arbitrary.
+# No operator writes a larger file; arbitrary.
 _LARGEST: Final = 1 << 20
 
 

@@ -306,7 +306,7 @@ def _known_origin(said: ServerOrigin) -> KnownOrigin:
     """Make what a route asks.
 
     Raises:
-        ConfigurationError: a URL is none, or they do not go together.
+        ConfigurationError: a text is no URL, or the URLs do not go together.
     """
     urls = (said.urls,) if isinstance(said.urls, str) else said.urls
     texts = [url if isinstance(url, str) else url.url for url in urls]

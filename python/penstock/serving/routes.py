@@ -147,7 +147,7 @@ class _Serving:
         except PenstockError as error:
             _failed(self._engine, str(error))
             return
-        # Keys that gates have not had so far: no request meets a gate without.
+        # Keys that new gates fetch: no request meets a gate without its keys.
         await awaited_at_start(asyncio.get_running_loop())
         for site, routes in zip(self._sites, tables, strict=True):
             if routes is not None:
