@@ -109,6 +109,7 @@ __all__ = [
     "is_target",
     "next_batch",
     "offers_websocket",
+    "parse_toml",
     "read_on",
     "relay_head",
     "relay_seen",

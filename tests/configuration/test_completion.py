@@ -97,5 +97,7 @@ def test_the_manual_has_no_fault_of_form() -> None:
 def _plain(text: str) -> str:
     """What a terminal shows: a character, a backspace and the same again is bold."""
     return "".join(
-        character for at, character in enumerate(text) if text[at : at + 1] != "\b" and text[at + 1 : at + 2] != "\b"
+        character
+        for at, character in enumerate(text)
+        if text[at : at + 1] != "\b" and text[at + 1 : at + 2] != "\b"
     )

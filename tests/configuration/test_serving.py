@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import socket
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,22 @@ def test_an_address_that_cannot_be_listened_on_is_named_where_it_is_said(tmp_pat
     done = run("serve", "--config", str(path))
     assert done.returncode == 1
     assert f"{path}:2:10: listen: " in done.stderr
+
+
+def test_check_opens_no_socket_and_takes_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        path.write_text(
+            f'origin = "http://127.0.0.1:{port}"\nlisten = "127.0.0.1:{port}"\nmemory = "200TiB"\n'
+            f'[cache]\nmemory = "1TiB"\ndisk = "made"\ndisk_budget = "1GiB"\n[access_log]\npath = "log"\n'
+        )
+        done = run("check", str(path))
+        taken.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            taken.accept()
+    assert done.returncode == 0, done.stderr
+    assert [entry.name for entry in tmp_path.iterdir()] == ["p.toml"]
 
 
 def test_check_prints_what_would_be_served(tmp_path: Path) -> None:
