@@ -402,7 +402,7 @@ def _config_or_faults(raw: bytes) -> None:
         assert isinstance(server, config.Server)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.one_of(st.binary(max_size=60), st.text(max_size=60).map(lambda text: text.encode("utf-8", "replace")))
 )
@@ -410,7 +410,7 @@ def test_any_bytes_are_a_configuration_or_faults(raw: bytes) -> None:
     _config_or_faults(raw)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(TABLES)
 def test_any_table_is_a_configuration_or_faults(text: str) -> None:
     _config_or_faults(text.encode())
@@ -422,7 +422,7 @@ def _of_class(cls: type) -> st.SearchStrategy[str]:
     )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.one_of(
         *(
