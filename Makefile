@@ -182,6 +182,10 @@ words: ## Check the words of .ci/words.toml; SHOW=docs lists what a place has, R
 docs: $(VENV)/.tools ## Build the documentation site into .site; a dead link fails
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env --builder html docs .site
 
+.PHONY: man
+man: build ## Write the manual pages, docs/man, from the commands
+	$(BIN)/python docs/generate_manual.py
+
 .PHONY: format
 format: $(VENV)/.tools ## Format everything
 	cd rust && $(CARGO) fmt --all

@@ -21,6 +21,10 @@ import click
 import penstock
 from penstock._field_docs import texts_under_fields
 from penstock.cli import main as command
+from penstock.cli import serve
+from penstock.cli_config import SETTINGS, variable_of
+from penstock.configuration.gates import KINDS
+from penstock.configuration.reader import ELSEWHERE
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PACKAGE: Final = ROOT / "python" / "penstock"
@@ -307,6 +311,95 @@ def config_page() -> str:
     return f"# penstock.config\n\n{module_doc(package[''])}\n" + sections("config", found, names)
 
 
+# The tables of a file, each with its class. A table that is described elsewhere on the page is not described again.
+TABLES: Final = {
+    "[pool]": "Pool",
+    "[flow]": "Flow",
+    "[reads]": "Reads",
+    "[cache]": "Cache",
+    "[caching]": "Caching",
+    "[timeouts]": "Timeouts",
+    "[limits]": "OriginLimits",
+    "[origin_tls]": "OriginTls",
+    "[origin_http2]": "OriginHttp2",
+    "[forwarding]": "Forwarding",
+    "[forwarding.grpc_web]": "GrpcWeb",
+    "[edge]": "Edge",
+    "[tls]": "TLS",
+    "[tls.hsts]": "HSTS",
+    "[http2]": "Http2",
+    "[status]": "Status",
+    "[tracing]": "Tracing",
+    "[access_log]": "AccessLog",
+    "[workers]": "Workers",
+    "[origins.NAME]": "ServerOrigin",
+    "[[origins.NAME.urls]]": "Origin",
+    "[origins.NAME.health]": "Health",
+    "[origins.NAME.check]": "Check",
+    "[origins.NAME.retries]": "Retries",
+    "[origins.NAME.certificate]": "ClientCertificate",
+    "[[routes]]": "ServerRoute",
+    "[routes.limits]": "RouteLimits",
+    "[routes.events]": "EventRelay",
+    "[routes.drain]": "Drain",
+    "[[sites]]": "ServerSite",
+    '[gates.NAME] with kind = "signed-url"': "SignedUrl",
+    '[gates.NAME] with kind = "jwt"': "Jwt",
+    "[[gates.NAME.keys]]": "Key",
+    "[gates.NAME.jwks]": "Jwks",
+    "[gates.NAME.access]": "Access",
+    "[gates.NAME.access.tenant_limits]": "TenantLimits",
+}
+
+
+def configuration_page() -> str:
+    """The configuration file."""
+    found: dict[str, ast.stmt] = {}
+    for folder in ("config", "tokens"):
+        for path in sorted((PACKAGE / folder).glob("*.py")):
+            found |= parse(f"{folder}/{path.name}")
+    options = {".".join(SETTINGS[option.name]): option for option in serve.params if option.name in SETTINGS}
+    kinds = " and ".join(f"`{kind}`" for kind in KINDS)
+    text = (
+        "# The configuration file\n\nWhat `penstock serve --config FILE` reads; the [guide](../guide/configuration.md) "
+        "explains it. None is written `false`. A tuple is an array, a mapping is a table. Every text can be "
+        '`{ file = "..." }` or `{ env = "..." }`. The last column has the option and the variable of the environment '
+        f"that say the same. Gates are of the kinds {kinds}.\n\n## Keys outside of tables\n\n"
+    )
+    short = (
+        "| `memory` | `Size` |  | Short for `pool.memory`. |  |\n"
+        "| `origin` | `str` or an array |  | Short for `origins.default.urls`. |  |\n"
+    )
+    parts = [text, _settings_table(found["Server"], "", options), short]
+    for table, name in TABLES.items():
+        node = found[name]
+        assert isinstance(node, ast.ClassDef)  # noqa: S101 (says it to mypy)
+        before = re.sub(r"^\W+|\W+$", "", table.partition(" ")[0]).replace("NAME", "default") + "."
+        parts.append(f"\n## `{table}`\n\n{doc(node)}\n{_settings_table(node, before, options)}")
+    return "".join(parts)
+
+
+def _settings_table(node: ast.stmt, before: str, options: dict[str, click.Parameter]) -> str:
+    """The keys of a table. The tables of the server itself have sections of their own."""
+    assert isinstance(node, ast.ClassDef)  # noqa: S101
+    lines = ["| key | type | default | meaning | option |", "| --- | --- | --- | --- | --- |"]
+    for name, kind, default, text in fields(node):
+        is_table = f"[{name}]" in TABLES or f"[[{name}]]" in TABLES or f"[{name}.NAME]" in TABLES
+        hidden = kind.startswith(("ClassVar", "KW_ONLY")) or f"{node.name}.{name}" in ELSEWHERE
+        if hidden or (not before and is_table) or (not before and name == "gates"):
+            continue
+        option = options.get(before + name)
+        said = "" if option is None else f"`{_flag(option)}`, `{variable_of(option.name or '')}`"
+        value = "" if default is None or "field(" in default else f"`{default}`"
+        shown = f"`{kind}`".replace("|", "\\|")
+        lines.append(f"| `{name}` | {shown} | {value} | {text} | {said} |")
+    return "\n".join(lines) + "\n"
+
+
+def _flag(option: click.Parameter) -> str:
+    return "MODULE:APP" if isinstance(option, click.Argument) else option.opts[-1]
+
+
 def web_page() -> str:
     """The gateway."""
     gateway, failures, package = (parse(f"web/{name}.py") for name in ("gateway", "failures", "__init__"))
@@ -454,7 +547,8 @@ Written from the docstrings by `docs/generate_reference.py`.
 - [Errors and their codes](errors.md)
 - [The gateway](web.md): `penstock.web`
 - [Worker processes](workers.md): `penstock.workers`
-- [The command](command.md): `penstock serve`, `penstock demo`
+- [The command](command.md): `penstock serve`, `penstock check`, `penstock doctor`, `penstock demo`
+- [The configuration file](configuration.md): tables, keys, options, variables
 - [For tests](testing.md): `penstock.testing`
 
 ```{toctree}
@@ -470,6 +564,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "README.md": index_page,
     "command.md": command_page,
     "config.md": config_page,
+    "configuration.md": configuration_page,
     "engine.md": engine_page,
     "errors.md": errors_page,
     "framing.md": framing_page,

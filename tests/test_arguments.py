@@ -437,6 +437,8 @@ def test_a_setting_of_a_wrong_type_is_refused_by_its_name(name: str) -> None:
         "ClientCertificate": {"cert": "cert.pem"},
         "Origin": {"url": ORIGIN},
         "RedisLog": {"url": "redis://a"},
+        "ServerOrigin": {"urls": ORIGIN},
+        "ServerSite": {"listen": ":1"},
         "TLS": {"cert": "cert.pem"},
         "Workers": {"count": 1},
     }

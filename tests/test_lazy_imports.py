@@ -49,7 +49,7 @@ async def test_a_gateway_to_an_origin_has_neither_aiohttp_nor_what_that_needs(
 ) -> None:
     async with ScriptedOrigin(origin) as server:
         found = await imported("--origin", server.url, *options)
-    assert {"asyncio", "penstock.serving.origin", "click"} <= found
+    assert {"asyncio", "penstock.serving.routes", "click"} <= found
     # An import of `ssl` is tried, and fails.
     assert not {"aiohttp", "_ssl", "_hashlib", "uvloop.loop", "penstock.web", "penstock.hub"} & found
 

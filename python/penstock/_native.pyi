@@ -109,6 +109,7 @@ __all__ = [
     "is_target",
     "next_batch",
     "offers_websocket",
+    "parse_toml",
     "read_on",
     "relay_head",
     "relay_seen",
@@ -135,6 +136,15 @@ def error_table() -> list[ErrorCode]:
 
 def self_signed(names: Sequence[str]) -> tuple[str, str]:
     """A certificate for `names` that is signed by its own key, and the key, as PEM. It is valid for a week."""
+
+def parse_toml(
+    text: str,
+) -> tuple[dict[str, Any], list[tuple[tuple[int, int], str]]]:
+    """The table of a document, and what is wrong with its syntax: each with a line and a column.
+
+    A table is a dict of keys to their position and their node. A node is a position and a value: a table, a list of
+    nodes, a text, a number, a truth value, or a tuple with the text of a time.
+    """
 
 def hide(name: str) -> None:
     """Hide the values of the parameter `name` in the logs of this process from now on."""
@@ -1239,6 +1249,9 @@ class Engine:
     def stats(self) -> EngineStats: ...
     def add_upstream(self, upstream: Upstream) -> None:
         """Add its counts to the metrics."""
+
+    def note_reload(self, is_applied: bool) -> None:
+        """Count a reading of the server's configuration: it was applied, or was bad."""
 
     def metrics(self, open: bool) -> str:  # noqa: A002
         """All metrics, in Prometheus' text format, or as OpenMetrics."""

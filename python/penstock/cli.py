@@ -5,19 +5,20 @@ it needs, because a process keeps all of it in memory. Wrong arguments are repor
 failure at the start has exit status 1. Every default comes from `penstock.config`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import fields
 from typing import Any, Final
 
 import click
-from click.core import ParameterSource
 
 from . import __version__, _no_tls, config
 from .cache_command import cache, control_path
+from .cli_config import Configuration, ConfiguredCommand
 from .cli_options import (
+    SERVER,
     TIMEOUTS,
-    address,
     address_for_browsers,
+    address_text,
     listen_option,
     seconds,
     timeout_options,
@@ -66,8 +67,14 @@ def main() -> None:
 main.add_command(cache)
 
 
-@main.command()
+@main.command(cls=ConfiguredCommand)
 @click.argument("app", metavar="[MODULE:APP]", required=False)
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Read the configuration from this file, in TOML. Options go before what it says. SIGHUP has it read again.",
+)
 @click.option(
     "--origin",
     metavar="URL",
@@ -77,13 +84,13 @@ main.add_command(cache)
     "names it becomes a path of this server.",
 )
 @listen_option(
-    address,
+    address_text,
     "Where to serve: HOST:PORT, a PORT or :PORT for all interfaces, or unix:PATH. Port 0 takes a free one.",
 )
 @click.option(
     "--drain",
     type=click.FloatRange(0, 86400),
-    default=30.0,
+    default=SERVER["drain"],
     show_default=True,
     metavar="SECONDS",
     help="Time for requests to finish after SIGTERM or SIGINT.",
@@ -216,7 +223,7 @@ main.add_command(cache)
 @click.option(
     "--lane",
     type=click.Choice(("native", "app")),
-    default="native",
+    default=SERVER["lane"],
     show_default=True,
     help="What relays to the origin: the engine alone, or an aiohttp application, for comparison.",
 )
@@ -269,25 +276,17 @@ main.add_command(cache)
 @click.option(
     "--log-level",
     type=click.Choice(("debug", "info", "warning", "error"), case_sensitive=False),
-    default="info",
+    default=SERVER["log_level"],
     show_default=True,
     help="The lowest level that is logged, to stderr.",
 )
 @click.pass_context
-def serve(
-    ctx: click.Context,
-    /,
-    app: str | None,
-    origin: tuple[str, ...],
-    listen: tuple[str, int] | str,
-    uvloop: bool | None,
-    log_level: str,
-    **options: Any,
-) -> None:
-    """Serve a gateway to one origin, or an aiohttp application.
+def serve(ctx: click.Context, /, **_: Any) -> None:
+    """Serve a gateway to one origin, what a configuration file says, or an aiohttp application.
 
     \b
       penstock serve --origin http://10.0.0.5:8080 --listen 0.0.0.0:80
+      penstock serve --config penstock.toml
       penstock serve package.module:app
 
     APP is an aiohttp.web.Application, or a function or coroutine function that returns one; it is imported from
@@ -298,37 +297,52 @@ def serve(
 
     The first SIGTERM or SIGINT stops accepting and lets requests finish for the time of --drain; then the
     remaining ones are aborted, in a way that no client takes for a whole response. A second signal ends the
-    process at once. With --workers SIGHUP imports the application again, in new workers.
+    process at once. With --workers SIGHUP imports the application again, in new workers. With --config it has
+    the file read again, and its routes put in place.
+
+    Each option can also be given as a variable of the environment, PENSTOCK_ and its name: PENSTOCK_CACHE for
+    --cache, PENSTOCK_APP for MODULE:APP. The command line goes before the environment, and that before the file.
 
     \b
     Exit status: 0 after a signal, 1 if serving could not begin, 2 for wrong arguments.
     """  # noqa: D301 (click keeps the lines after a backspace as they are)
-    _check_options(ctx, app, origin, options)
-    is_native = app is None and options["lane"] == "native"
-    if is_native and not uvloop and options["control"] is None:
+    configuration = _configured(ctx)
+    if configuration.needs_no_ssl:
         _no_tls.import_asyncio()
     from . import cli_serving as serving  # noqa: PLC0415 (the library, with asyncio)
 
-    serving.log_to_stderr(log_level)
-    front = serving.front_of(listen, options)
-    if is_native:
-        work = serving.relaying(origin, front, options)
+    plan = serving.planned(configuration)
+    server = plan.server
+    serving.log_to_stderr(server.log_level)
+    uvloop = server.uvloop
+    if server.app is None and server.lane == "native":
+        work = serving.relaying(configuration, plan)
         # The loop has signals to wait for, and no request: uvloop would cost 2 MB for nothing.
         uvloop = bool(uvloop)
     else:
         from . import cli_application as application  # noqa: PLC0415 (aiohttp, which takes 15 MB)
 
-        if app is not None and options["workers"] is not None:
-            work = application.in_workers(app, front, log_level, uvloop, options)
+        if server.app is not None and server.workers is not None:
+            work = application.in_workers(server.app, server.workers, configuration, plan)
         else:
-            make = application.of_name(app) if app is not None else application.of_origin(origin, options)
-            work = application.in_this_process(make, front, options["drain"])
-    pages = None if front.status is None else front.status.place()
-    plain = None if front.edge.tls is None else front.edge.tls.redirects_at()
-    serving.run(work, uvloop, {"--listen": listen, "--status-listen": pages, "--http-redirect": plain})
+            make = (
+                application.of_origin(configuration, plan)
+                if server.app is None
+                else application.of_name(server.app)
+            )
+            work = application.in_this_process(make, plan)
+    serving.run(work, uvloop, serving.listens_of(configuration, plan))
 
 
-def _doctor(app: str | None, origin: tuple[str, ...], listen: tuple[str, int] | str, **options: Any) -> None:
+def _configured(ctx: click.Context) -> Configuration:
+    """What was said. Options that have no effect together are refused."""
+    configuration = Configuration.of_context(ctx)
+    _check_options(configuration)
+    return configuration
+
+
+@click.pass_context
+def _doctor(ctx: click.Context, /, clients: int, probe: bool, as_json: bool, **_: Any) -> None:
     """Check whether this machine is fit for `penstock serve` with the same options.
 
     It reads, and changes nothing: limits of descriptors, memory and processor time, settings of the kernel, the clock,
@@ -339,16 +353,14 @@ def _doctor(app: str | None, origin: tuple[str, ...], listen: tuple[str, int] | 
     """  # noqa: D301 (click keeps the lines after a backspace as they are)
     from .doctor.command import diagnose  # noqa: PLC0415 (the library, with asyncio)
 
-    clients, probe, as_object = (options.pop(name) for name in ("clients", "probe", "as_json"))
-    if probe and not origin:
+    configuration = _configured(ctx)
+    if probe and not (configuration.has("origins") or configuration.has("routes")):
         raise click.UsageError("--probe: only with --origin")
-    raise SystemExit(
-        diagnose(app, origin, listen, options, clients=clients, probe=probe, as_object=as_object)
-    )
+    raise SystemExit(diagnose(configuration, clients=clients, probe=probe, as_object=as_json))
 
 
 main.add_command(
-    click.Command(
+    ConfiguredCommand(
         "doctor",
         params=[
             *serve.params,
@@ -369,39 +381,98 @@ main.add_command(
 )
 
 
-def _check_options(
-    ctx: click.Context, app: str | None, origin: tuple[str, ...], options: Mapping[str, Any]
-) -> None:
-    """Refuse options that have no effect together."""
-    workers = options["workers"]
-    if (app is None) == (not origin):
+def _check_options(configuration: Configuration) -> None:
+    """Refuse options that have no effect together. What a file says is checked where it is read."""
+    has, given = configuration.has, configuration.said
+    has_app, has_workers = has("app"), has("workers")
+    if configuration.path is None and has_app == has("origins", "default", "urls"):
         raise click.UsageError("give either --origin URL or MODULE:APP")
-    if app is None and workers is not None:
-        raise click.UsageError("--workers: only with MODULE:APP; they are for the code of an application")
-    if workers is None:
-        _refuse(ctx, _WORKER_OPTIONS, "only with --workers")
-    if app is not None:
-        if workers is None:
-            _refuse(
-                ctx, _ENGINE_OPTIONS, "only with --origin or --workers; an application makes its own engine"
-            )
-        _refuse(ctx, _GATEWAY_OPTIONS, "only with --origin; an application makes its own gateway")
-    if options["tls_cert"] is None and options["tls_dir"] is None:
-        _refuse(ctx, _CERTIFIED_OPTIONS, "only with --tls-cert or --tls-dir")
-    if options["origin_cert"] is None:
-        _refuse(ctx, frozenset(("origin_key",)), "only with --origin-cert")
-    if options["cache"] is None:
-        if options["control"] is not None:
-            raise click.UsageError("--control: only with --cache; there is nothing else to control")
-        _refuse(ctx, frozenset(("cache_stale",)), "only with --cache")
+    if has_app and "origin" in given:
+        raise click.UsageError("give either --origin URL or MODULE:APP")
+    if not has_app and "workers" in given:
+        _refuse(configuration, {"workers"}, "only with MODULE:APP; they are for the code of an application")
+    if not has("workers", "count"):
+        _refuse(configuration, _WORKER_OPTIONS, "only with --workers")
+    if has_app:
+        if not has_workers:
+            why = "only with --origin or --workers; an application makes its own engine"
+            _refuse(configuration, _ENGINE_OPTIONS, why)
+        _refuse(configuration, _GATEWAY_OPTIONS, "only with --origin; an application makes its own gateway")
+    if not (has("tls", "cert") or has("tls", "directory")):
+        _refuse(configuration, _CERTIFIED_OPTIONS, "only with --tls-cert or --tls-dir")
+    if not has("origins", "default", "certificate", "cert"):
+        _refuse(configuration, {"origin_key"}, "only with --origin-cert")
+    if not has("origins", "default", "urls"):
+        _refuse(configuration, {"origin_cert", "origin_http2"}, "only with --origin")
+    if not has("tls", "hsts", "max_age"):
+        _refuse(configuration, {"hsts_subdomains", "hsts_preload"}, "only with --hsts")
+    if not has("tracing", "endpoint"):
+        _refuse(configuration, {"traces_ratio"}, "only with --traces")
+    log = configuration.document.find(("access_log",))
+    is_off = "access_log" in given and not given["access_log"].value
+    if is_off or (log is not None and log.value is False):
+        _refuse(configuration, {"access_log_file", "access_log_format"}, "not with --no-access-log")
+    _check_cache(configuration)
 
 
-def _refuse(ctx: click.Context, names: frozenset[str], why: str) -> None:
+def _check_cache(configuration: Configuration) -> None:
+    has = configuration.has
+    if not has("cache", "memory") and configuration.path is None:
+        _refuse(configuration, {"control"}, "only with --cache; there is nothing else to control")
+        _refuse(configuration, {"cache_stale"}, "only with --cache")
+        if not has("cache", "disk") and has("cache", "disk_budget"):
+            raise click.UsageError("--cache-disk and --cache-disk-size go together")
+        _refuse(configuration, {"cache_disk"}, "only with --cache")
+    if has("cache", "disk") != has("cache", "disk_budget") and (
+        {"cache_disk", "cache_disk_size"} & set(configuration.said)
+    ):
+        raise click.UsageError("--cache-disk and --cache-disk-size go together")
+
+
+def _refuse(configuration: Configuration, names: Collection[str], why: str) -> None:
     """Refuse the options `names`, which would have no effect."""
-    given = sorted(name for name in names if ctx.get_parameter_source(name) != ParameterSource.DEFAULT)
+    given = sorted(name for name in names if name in configuration.said)
     if given:
-        flags = ", ".join("--" + name.replace("_", "-") for name in given)
-        raise click.UsageError(f"{flags}: {why}")
+        labels = ", ".join(configuration.said[name].label for name in given)
+        raise click.UsageError(f"{labels}: {why}")
+
+
+@main.command()
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option("--json", "as_json", is_flag=True, help="Print an object of JSON.")
+def check(file: str, as_json: bool) -> None:
+    """Check a configuration file, and print what `penstock serve --config FILE` would serve.
+
+    Every fault has a line: file, line, column, setting, and what is wrong. No socket is opened, and options and
+    the environment are not looked at, except for values that the file takes from it.
+
+    \b
+    Exit status: 0, 2 if the file has faults.
+    """  # noqa: D301 (click keeps the lines after a backspace as they are)
+    from .cli_check import check_file  # noqa: PLC0415 (the library, with asyncio)
+
+    check_file(file, as_json=as_json)
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+def completion(shell: str) -> None:
+    """Print what has a shell complete the commands, options and files of penstock.
+
+    \b
+      penstock completion bash > ~/.local/share/bash-completion/completions/penstock
+      penstock completion zsh > ~/.zfunc/_penstock
+      penstock completion fish > ~/.config/fish/completions/penstock.fish
+
+    For bash that takes version 4.4 or later, and for zsh that ~/.zfunc is in fpath before compinit is called.
+    """  # noqa: D301 (click keeps the lines after a backspace as they are)
+    from click.shell_completion import get_completion_class  # noqa: PLC0415 (no other command needs it)
+
+    made = get_completion_class(shell)
+    assert made is not None  # noqa: S101 (click has these three)
+    # Not `source()`, which runs bash to ask for its version: the script is mostly for another machine or image.
+    script = made(main, {}, "penstock", "_PENSTOCK_COMPLETE")
+    click.echo(script.source_template % script.source_vars())
 
 
 @main.command()

@@ -3,15 +3,21 @@
 And `--origin` with `--lane app`, where an application relays.
 """
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from aiohttp import web
 
-from . import config
-from .cli_options import errors_of_names, errors_of_options
-from .cli_serving import Front, engine_of, operated, origins_of, tell_where
+from .cli_config import Configuration
+from .cli_options import errors_of_names
+from .cli_serving import control_of, engine_of, operated, rereading, tell_where
+from .config import Workers
+from .config.server import DEFAULT_ORIGIN
 from .engine import Engine
+from .serving.plan import Plan
+from .serving.routes import Reload, read_again, tell_applied
 from .web import Gateway, settle_failures
 from .web.app_import import load, parts_of
 from .web.server import serve
@@ -22,59 +28,57 @@ _Made = tuple[web.Application, Engine | None]
 
 
 def in_workers(
-    app: str, front: Front, log_level: str, uvloop: bool | None, options: Mapping[str, Any]
+    app: str, settings: Workers, configuration: Configuration, plan: Plan
 ) -> Coroutine[Any, Any, None]:
-    """Serve what `app` names in worker processes. Settings are checked now."""
+    """Serve what `app` names in worker processes. It is not looked for here."""
     from .workers.server import serve as serve_in_workers  # noqa: PLC0415 (an application alone does without)
 
-    make_engine, settings = _edge(app, options)
+    with errors_of_names():
+        parts_of(app)
+    make_engine, read = engine_of(configuration, plan), rereading(configuration)
+    server = plan.server
 
     async def run() -> None:
         engine = make_engine()
-        async with operated(engine, front.control):
+        async with operated(engine, control_of(plan)):
             await serve_in_workers(
                 app,
-                front.listen,
+                server.place,
                 engine=engine,
-                settings=settings,
-                edge=front.edge,
-                access_log=front.access_log,
-                log_level=log_level,
-                uvloop=uvloop,
-                status=front.status,
+                settings=replace(settings, stop_timeout=server.drain),
+                edge=plan.sites[0].edge,
+                access_log=server.access_log,
+                log_level=server.log_level,
+                uvloop=server.uvloop,
+                status=server.status,
                 ready=tell_where,
+                reread=None if read is None else partial(_reread, read, plan, engine),
             )
 
     return run()
 
 
-def _edge(app: str, options: Mapping[str, Any]) -> tuple[Callable[[], Engine], config.Workers]:
-    """What makes the engine before workers, and what they may take. What `app` names is not looked for here."""
-    with errors_of_names(), errors_of_options():
-        parts_of(app)
-        settings = config.Workers(
-            count=options["workers"],
-            start_timeout=options["worker_start_timeout"],
-            stop_timeout=options["drain"],
-            hang=options["worker_hang"],
-            memory=options["worker_memory"],
-        )
-        return engine_of(options, config.Timeouts()), settings
+def _reread(read: Reload, plan: Plan, engine: Engine) -> None:
+    """Have the faults of the file told, and what in it takes a restart: with workers that is all of it."""
+    found = read_again(read, plan, engine)
+    if found is not None:
+        tell_applied(plan, found, engine)
 
 
-async def in_this_process(make: Callable[[], Coroutine[Any, Any, _Made]], front: Front, drain: float) -> None:
+async def in_this_process(make: Callable[[], Coroutine[Any, Any, _Made]], plan: Plan) -> None:
     """Serve what `make` returns."""
     application, engine = await make()
-    async with operated(engine, front.control):
+    server = plan.server
+    async with operated(engine, control_of(plan)):
         await serve(
             application,
-            front.listen,
+            server.place,
             engine=engine,
-            edge=front.edge,
-            drain=drain,
-            access_log=front.access_log,
+            edge=plan.sites[0].edge,
+            drain=server.drain,
+            access_log=server.access_log,
             decode_requests=engine is None,
-            status=front.status,
+            status=server.status,
             ready=tell_where,
         )
 
@@ -90,15 +94,15 @@ def of_name(name: str) -> Callable[[], Coroutine[Any, Any, _Made]]:
     return make
 
 
-def of_origin(urls: tuple[str, ...], options: Mapping[str, Any]) -> Callable[[], Coroutine[Any, Any, _Made]]:
+def of_origin(configuration: Configuration, plan: Plan) -> Callable[[], Coroutine[Any, Any, _Made]]:
     """What makes an application that relays to the origin."""
-    origin, make_engine, forwarding, caching = origins_of(urls, options)
-    with errors_of_options(others="--origin"):
-        Gateway(origin)
+    server, make_engine = plan.server, engine_of(configuration, plan)
+    origin = plan.origins[DEFAULT_ORIGIN].made
+    caching = None if server.cache is None else server.caching
 
     async def make() -> _Made:
         engine = make_engine()
-        gateway = Gateway(origin, engine=engine, forwarding=forwarding, caching=caching)
+        gateway = Gateway(origin, engine=engine, forwarding=server.forwarding, caching=caching)
         app = web.Application(middlewares=[settle_failures])
         app.router.add_route("*", "/{path:.*}", gateway.relay)
         return app, engine

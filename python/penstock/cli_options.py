@@ -1,8 +1,4 @@
-"""Types of the command's options, and the names of options in errors about settings.
-
-`penstock.config` checks the values, and its errors name its own fields. The user of a command knows options:
-`errors_of_options` surrounds everything that is made of them.
-"""
+"""Types of the command's options, and the texts of failures at the start. `cli_config` has the settings of options."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,26 +10,28 @@ import click
 from . import config
 from .config.checks import parse_address
 from .config.tls import CLIENTS, UNKNOWN_NAMES, VERSIONS
-from .exceptions import ConfigurationError, PenstockError
+from .exceptions import PenstockError
 from .serving.names import FailedError, NotFoundError
 
 __all__ = [
+    "SERVER",
     "TIMEOUTS",
-    "address",
     "address_for_browsers",
+    "address_text",
     "errors_of_names",
-    "errors_of_options",
     "failure",
     "listen_option",
     "seconds",
     "timeout_options",
-    "tls_of",
     "tls_options",
 ]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _LIMITS: Final = config.Timeouts()
+
+SERVER: Final = {field.name: field.default for field in fields(config.Server)}
+"""The defaults of a server's own settings."""
 
 TIMEOUTS: Final = {
     "queue": "for a connection to the origin to become free",
@@ -46,53 +44,12 @@ TIMEOUTS: Final = {
     "total": "for the whole exchange",
 }
 
-# The option of each setting.
-_OPTIONS: Final = {
-    "AccessLog.path": "--access-log-file",
-    "AccessLog.format": "--access-log-format",
-    "Pool.memory": "--memory",
-    "Cache.memory": "--cache",
-    "Caching.stale_if_error": "--cache-stale",
-    "Cache.disk": "--cache-disk",
-    "Cache.disk_budget": "--cache-disk-size",
-    "OriginLimits.connections": "--connections",
-    "Status.listen": "--status-listen",
-    "Tracing.endpoint": "--traces",
-    "Tracing.ratio": "--traces-ratio",
-    "OriginTls.roots": "--ca",
-    "TLS.cert": "--tls-cert",
-    "TLS.key": "--tls-key",
-    "TLS.client_ca": "--tls-client-ca",
-    "TLS.crl": "--tls-crl",
-    "TLS.http_redirect": "--http-redirect",
-    "TLS.redirect_port": "--http-redirect-port",
-    "HSTS.preload": "--hsts-preload",
-    "Edge.acme_dir": "--acme-dir",
-    "Workers.count": "--workers",
-    "Workers.start_timeout": "--worker-start-timeout",
-    "Workers.stop_timeout": "--drain",
-    "Workers.hang": "--worker-hang",
-    "Workers.memory": "--worker-memory",
-    **{f"Timeouts.{name}": f"--{name.replace('_', '-')}-timeout" for name in TIMEOUTS},
-}
 # The option that a failure at the start is about.
 _FAILED: Final = {
     "CACHE_DIRECTORY_FAILED": "--cache-disk",
     "CACHE_DIRECTORY_TAKEN": "--cache-disk",
     "MAPPING_FAILED": "--memory",
 }
-
-
-@contextmanager
-def errors_of_options(*, others: str | None = None) -> Iterator[None]:
-    """Make errors about settings name the option; `others` is the option of errors about several settings."""
-    try:
-        yield
-    except ConfigurationError as error:
-        option = others if error.setting is None else _OPTIONS.get(error.setting, error.setting)
-        if option is None:
-            raise click.UsageError(error.detail) from None
-        raise click.BadParameter(error.rule or error.detail, param_hint=f"'{option}'") from None
 
 
 @contextmanager
@@ -129,6 +86,12 @@ def address(text: str) -> tuple[str, int] | str:
         return parse_address(text)
     except ValueError as error:
         raise click.BadParameter(f"{text!r} {error}") from None
+
+
+def address_text(text: str) -> str:
+    """The same, checked, and as it was written."""
+    address(text)
+    return text
 
 
 def address_for_browsers(text: str) -> tuple[str, int]:
@@ -266,42 +229,12 @@ def tls_options(command: _Command) -> _Command:
     return command
 
 
-def tls_of(options: Mapping[str, Any]) -> config.TLS | None:
-    """What `tls_options` say; None without a certificate."""
-    cert, directory = options["tls_cert"], options["tls_dir"]
-    if cert is None and directory is None:
-        return None
-    return config.TLS(
-        cert,
-        options["tls_key"],
-        directory=directory,
-        unknown_names=options["tls_unknown_names"],
-        min_version=options["tls_min_version"],
-        clients=options["tls_clients"],
-        client_ca=options["tls_client_ca"],
-        crl=options["tls_crl"],
-        ticket_keys=options["tls_ticket_keys"],
-        hsts=_hsts_of(options),
-        http_redirect=options["http_redirect"],
-        redirect_port=options["http_redirect_port"],
-    )
-
-
-def _hsts_of(options: Mapping[str, Any]) -> config.HSTS | None:
-    subdomains, preload = options["hsts_subdomains"], options["hsts_preload"]
-    if options["hsts"] is None:
-        if subdomains or preload:
-            raise click.UsageError("--hsts-subdomains, --hsts-preload: only with --hsts")
-        return None
-    return config.HSTS(max_age=options["hsts"], subdomains=subdomains, preload=preload)
-
-
 def listen_option(read: Callable[[str], object], help_text: str) -> Callable[[_Command], _Command]:
     """Add `--listen`."""
     return click.option(
         "--listen",
         type=read,
-        default="127.0.0.1:8080",
+        default=SERVER["listen"],
         show_default=True,
         metavar="ADDRESS",
         help=help_text,

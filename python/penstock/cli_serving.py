@@ -7,182 +7,136 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
-from . import config
-from .cli_options import TIMEOUTS, errors_of_names, errors_of_options, failure, tls_of
+from .cli_config import Configuration, refuse
+from .cli_options import errors_of_names, failure
+from .configuration import Fault, Faults, FaultyConfigurationError
 from .engine import Engine
-from .exceptions import PenstockError
-from .origins import Origins, parse_origin
-from .serving import origin as native
+from .exceptions import ConfigurationError, PenstockError
+from .serving import routes as native
+from .serving.plan import Plan, plan_of
 from .serving.startup import log_to_stderr, loop_factory
 
 __all__ = [
-    "Front",
+    "control_of",
     "engine_of",
-    "front_of",
+    "listens_of",
     "log_to_stderr",
     "operated",
-    "origins_of",
+    "planned",
     "relaying",
+    "rereading",
     "run",
     "tell_where",
 ]
 
 
-class Front(NamedTuple):
-    """What clients and operators see, wherever the application runs."""
+def planned(configuration: Configuration) -> Plan:
+    """What is to be served.
 
-    listen: tuple[str, int] | str
-    edge: config.Edge
-    status: config.Status | None
-    control: Path | None
-    access_log: config.AccessLog | None
-
-
-def front_of(listen: tuple[str, int] | str, options: Mapping[str, Any]) -> Front:
-    """What the options say of it."""
-    place = options["status_listen"]
-    with errors_of_options():
-        edge = config.Edge(
-            client_connections=options["client_connections"],
-            client_requests=options["client_requests"],
-            tls=tls_of(options),
-            http2=None if options["no_http2"] else config.Http2(),
-            acme_dir=options["acme_dir"],
-            grpc_health=options["grpc_health"],
-            trust_trace_context=options["trust_trace_context"],
-        )
-        status = None if place is None else config.Status(listen=place)
-        log = _access_log(options["access_log"], options["access_log_file"], options["access_log_format"])
-    return Front(listen, edge, status, options["control"], log)
+    Raises:
+        click.ClickException: the configuration has faults.
+    """
+    server = configuration.server()
+    faults = Faults()
+    plan = plan_of(server, configuration.document, faults)
+    try:
+        faults.check()
+    except FaultyConfigurationError as error:
+        refuse(error)
+    assert plan is not None  # noqa: S101 (there was no fault)
+    return plan
 
 
-def _access_log(is_wanted: bool, path: str | None, form: str | None) -> config.AccessLog | None:
-    if not is_wanted:
-        if path is not None or form is not None:
-            raise click.UsageError("--access-log-file, --access-log-format: not with --no-access-log")
-        return None
-    return config.AccessLog(path=path or "-", format=form or "plain")
-
-
-def engine_of(
-    options: Mapping[str, Any], timeouts: config.Timeouts, urls: tuple[str, ...] = ()
-) -> Callable[[], Engine]:
-    """What makes the engine, for origins at `urls`; settings are checked now, memory is taken then."""
-    limits = config.OriginLimits(connections=options["connections"])
-    pool = config.Pool(memory=options["memory"])
-    with errors_of_options(others="--origin"):
-        tls = _origin_tls(urls, options)
-        http2 = config.OriginHttp2(origins=_bases(urls) if options["origin_http2"] else ())
-    tracing = _tracing(options["traces"], options["traces_ratio"])
-    stored = _cache(options["cache"], options["cache_disk"], options["cache_disk_size"])
-    if stored is not None and not stored.fits(pool):
-        raise click.UsageError("--cache: at most half of --memory")
+def engine_of(configuration: Configuration, plan: Plan) -> Callable[[], Engine]:
+    """What makes the engine. Memory is taken then."""
+    server = plan.server
 
     def make() -> Engine:
-        # What only the engine finds wrong with settings is in the files of certificates.
-        with errors_of_options(others="--ca" if options["origin_cert"] is None else None):
+        try:
             return Engine(
-                pool=pool,
-                threads=options["threads"],
-                timeouts=timeouts,
-                limits=limits,
-                tls=tls,
-                http2=http2,
-                cache=stored,
-                tracing=tracing,
+                pool=server.pool,
+                flow=server.flow,
+                reads=server.reads,
+                threads=server.threads,
+                timeouts=server.timeouts,
+                limits=server.limits,
+                tls=plan.origin_tls,
+                http2=plan.origin_http2,
+                cache=server.cache,
+                tracing=server.tracing,
             )
+        except ConfigurationError as error:
+            # What only the engine finds wrong with settings is in the files of certificates.
+            document = configuration.document
+            path = ("origin_tls", "roots")
+            if plan.origin_tls.certificates or document.find(path) is None:
+                raise click.UsageError(error.detail) from None
+            fault = Fault(document.place(path), ".".join(path), error.detail)
+            refuse(FaultyConfigurationError([fault]))
 
     return make
 
 
-def _origin_tls(urls: tuple[str, ...], options: Mapping[str, Any]) -> config.OriginTls:
-    """The authorities, and what each https origin is shown."""
-    roots = "system" if options["ca"] is None else options["ca"]
-    cert = options["origin_cert"]
-    if cert is None:
-        return config.OriginTls(roots=roots)
-    certificate = config.ClientCertificate(cert, options["origin_key"])
-    shown = {url: certificate for url in _bases(urls) if url.startswith("https://")}
-    if not shown:
-        raise click.UsageError("--origin-cert: only with an https origin")
-    return config.OriginTls(roots=roots, certificates=shown)
+def control_of(plan: Plan) -> Path | None:
+    """The path of the control socket."""
+    control = plan.server.control
+    return None if control is None else Path(control.removeprefix("unix:"))
 
 
-def _tracing(endpoint: str | None, ratio: float | None) -> config.Tracing | None:
-    if endpoint is None:
-        if ratio is not None:
-            raise click.UsageError("--traces-ratio: only with --traces")
+def listens_of(configuration: Configuration, plan: Plan) -> Mapping[str, object]:
+    """Where something listens, by what has said so."""
+    server = plan.server
+    found: dict[str, object] = {_said(configuration, "--listen", "listen"): server.place}
+    if server.status is not None:
+        found[_said(configuration, "--status-listen", "status", "listen")] = server.status.place()
+    if server.tls is not None:
+        found[_said(configuration, "--http-redirect", "tls", "http_redirect")] = server.tls.redirects_at()
+    for number, site in enumerate(plan.sites[1:]):
+        found[_said(configuration, "", "sites", number, "listen")] = site.place
+    return found
+
+
+def _said(configuration: Configuration, option: str, *path: str | int) -> str:
+    place = configuration.document.place(path)
+    return f"{place}: {path[-1]}" if place.file else option
+
+
+def rereading(configuration: Configuration) -> native.Reload | None:
+    """What reads the file again; None without one."""
+    if configuration.path is None:
         return None
-    with errors_of_options():
-        if ratio is None:
-            return config.Tracing(endpoint=endpoint)
-        return config.Tracing(endpoint=endpoint, ratio=ratio)
+
+    def read(before: Plan) -> Plan:
+        faults = Faults()
+        server, document = configuration.read_again()
+        plan = plan_of(server, document, faults, before)
+        if server.app != before.server.app:
+            faults.append(Fault(document.place(("app",)), "app", "to change it takes a restart"))
+        faults.check()
+        assert plan is not None  # noqa: S101 (there was no fault)
+        return plan
+
+    return read
 
 
-def _bases(urls: tuple[str, ...]) -> list[str]:
-    """The origins, without paths."""
-    places = [parse_origin(url) for url in urls]
-    hosts = [f"[{place.host}]" if ":" in place.host else place.host for place in places]
-    return [f"{place.scheme}://{host}:{place.port}" for place, host in zip(places, hosts, strict=True)]
-
-
-def _cache(memory: str | None, disk: str | None, size: str | None) -> config.Cache | None:
-    if (disk is None) != (size is None):
-        raise click.UsageError("--cache-disk and --cache-disk-size go together")
-    if memory is None:
-        if disk is not None:
-            raise click.UsageError("--cache-disk: only with --cache")
-        return None
-    return config.Cache(memory=memory, disk=disk, disk_budget=size)
-
-
-class Relaying(NamedTuple):
-    """How requests are relayed to the origin, on either lane."""
-
-    origin: str | Origins
-    make_engine: Callable[[], Engine]
-    forwarding: config.Forwarding
-    caching: config.Caching | None
-
-
-def origins_of(urls: tuple[str, ...], options: Mapping[str, Any]) -> Relaying:
-    """What the options say of it; `urls` are those of the origin."""
-    with errors_of_options(others="--origin"):
-        origin = urls[0] if len(urls) == 1 else Origins(urls)
-        timeouts = config.Timeouts(**{name: options[f"{name}_timeout"] for name in TIMEOUTS})
-        make_engine = engine_of(options, timeouts, urls)
-        forwarding = config.Forwarding(
-            x_forwarded=not options["forwarded"],
-            forwarded=options["forwarded"],
-            trust_incoming=options["trust_forwarded"],
-            preserve_host=options["preserve_host"],
-        )
-        caching = None if options["cache"] is None else config.Caching(stale_if_error=options["cache_stale"])
-        return Relaying(origin, make_engine, forwarding, caching)
-
-
-def relaying(urls: tuple[str, ...], front: Front, options: Mapping[str, Any]) -> Coroutine[Any, Any, None]:
-    """Have the engine alone relay to the origin. Settings are checked now."""
-    origin, make_engine, forwarding, caching = origins_of(urls, options)
-    with errors_of_options(others="--origin"):
-        spec = native.relay_of_all(origin, forwarding, caching)
+def relaying(configuration: Configuration, plan: Plan) -> Coroutine[Any, Any, None]:
+    """Have the engine alone relay by the routes."""
+    make_engine = engine_of(configuration, plan)
 
     async def serve() -> None:
         engine = make_engine()
-        async with operated(engine, front.control):
+        async with operated(engine, control_of(plan)):
             await native.serve(
-                spec,
-                front.listen,
+                plan,
                 engine=engine,
-                edge=front.edge,
-                drain=options["drain"],
-                access_log=front.access_log,
-                status=front.status,
+                access_log=plan.server.access_log,
+                status=plan.server.status,
                 ready=tell_where,
+                read=rereading(configuration),
             )
 
     return serve()

@@ -17,6 +17,7 @@ from .events import Drain, EventRelay, Inspection
 from .http2 import Http2, OriginHttp2
 from .hub import History, KafkaLog, RedisLog, Subscriptions
 from .origins import ClientCertificate, Forwarding, GrpcWeb, OriginLimits, OriginTls, Timeouts
+from .server import Server, ServerOrigin, ServerRoute, ServerSite
 from .status import Status
 from .tls import HSTS, TLS
 from .tracing import Tracing
@@ -53,6 +54,10 @@ __all__ = [
     "RedisLog",
     "Retries",
     "RouteLimits",
+    "Server",
+    "ServerOrigin",
+    "ServerRoute",
+    "ServerSite",
     "Status",
     "Subscriptions",
     "TenantLimits",

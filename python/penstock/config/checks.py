@@ -9,7 +9,7 @@ import math
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
 from penstock.exceptions import ConfigurationError, make_error
@@ -137,6 +137,34 @@ def flag(settings: object, name: str) -> None:
     """Check that a setting is True or False."""
     if not isinstance(getattr(settings, name), bool):
         raise bad(settings, name, "must be True or False")
+
+
+def of_their_types(settings: object) -> None:
+    """Check that each field is of the type of its annotation, with what is in it. A list becomes a tuple."""
+    for name, hint in get_type_hints(type(settings)).items():
+        value = getattr(settings, name)
+        if isinstance(value, list):
+            put(settings, name, tuple(value))
+        if not _is_of(getattr(settings, name), hint):
+            raise bad(settings, name, f"must be {str(hint).replace('typing.', '')}")
+
+
+def _is_of(value: object, hint: Any) -> bool:
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return isinstance(value, str) and value in parts
+    if origin is tuple:
+        if not isinstance(value, tuple | list) or (... not in parts and len(value) != len(parts)):
+            return False
+        return all(_is_of(each, parts[0]) for each in value)
+    if origin is Mapping:
+        kinds = value.items() if isinstance(value, Mapping) else ((None, None),)
+        return all(_is_of(key, parts[0]) and _is_of(each, parts[1]) for key, each in kinds)
+    if parts:
+        return any(_is_of(value, part) for part in parts)
+    if hint in (int, float):
+        return isinstance(value, int | hint) and not isinstance(value, bool)
+    return hint is Any or isinstance(value, hint)
 
 
 def texts(settings: object, name: str) -> None:

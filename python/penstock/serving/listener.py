@@ -282,6 +282,10 @@ class Listening:
         """Read the files of certificates anew. What is wrong with them is logged."""
         self.site.reload_tls()
 
+    def set_routes(self, routes: Sequence[_native.Route | _native.Topics]) -> None:
+        """Replace what the engine answers alone. Requests in progress end by the earlier routes."""
+        self.site.set_routes([*routes, *self.own_pages])
+
     def abandon(self) -> None:
         """Close everything at once."""
         self._open = False

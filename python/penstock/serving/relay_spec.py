@@ -24,6 +24,7 @@ __all__ = [
     "HeaderEdits",
     "Headers",
     "RelaySpec",
+    "checked_host",
     "event_handles",
     "handle_of",
     "handles_of",
@@ -86,6 +87,23 @@ def header_edits(what: str, headers: Headers | None, add: Iterable[tuple[str, st
         ):
             raise make_error("BAD_CONFIGURATION", f"{what}: the value of {name} has a control character")
     return made
+
+
+def checked_host(prefix: str, host: str | None) -> str | None:
+    """Check what requests a route is for: how their path begins, and the host, as it is compared.
+
+    Raises:
+        ConfigurationError: one of these cannot be.
+    """
+    if (
+        not (prefix.startswith("/") and prefix.endswith("/"))
+        or "?" in prefix
+        or _native.has_dot_segments(prefix)
+    ):
+        raise make_error("BAD_CONFIGURATION", f"prefix is {prefix!r}; it must be like '/vod/'")
+    if host is not None and (not host or set(host) & set("/?#@ ")):
+        raise make_error("BAD_CONFIGURATION", f"host is {host!r}; it must be like 'media.example'")
+    return None if host is None else host.lower()
 
 
 class Handles(NamedTuple):

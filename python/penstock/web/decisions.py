@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Final, NamedTuple
 
 from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -25,6 +25,7 @@ from penstock.config import Access, TenantLimits
 from penstock.config.checks import is_token
 from penstock.engine import Engine
 from penstock.exceptions import make_error
+from penstock.serving.gates import Gates, Verifying
 from penstock.stats import DecisionStats, TenantStats
 
 from .target import target_url
@@ -129,16 +130,6 @@ Authoriser = Callable[[NativeRequest], Answer | Awaitable[Answer]]
 """A hook: a function, or a coroutine function, which is called on the event loop."""
 
 
-@runtime_checkable
-class Verifying(Protocol):
-    """What decides in the engine, by what a request brings along."""
-
-    def _verifier(self) -> _native.Verifier: ...
-
-    def _attend(self, engine: Engine, /) -> None:
-        """Look after what it verifies with, on the running loop, such as keys that are fetched by `engine`."""
-
-
 class Revoked(NamedTuple):
     """What a revocation came to.
 
@@ -197,11 +188,9 @@ class Decisions(Shared):
         self._parts = [_part(part) for part in self.key]
         if key is not None and not self._parts:
             raise _bad("decision_key is empty: all requests would get the same answer")
-        self._native = _native.Decisions(self.access)
-        self._gates: dict[str, _native.Gate] = {}
+        self._gates = Gates(self.access, self._verifier, self._parts)
+        self._native = self._gates.native
         self._asker = None if self._verifier else _Asker(authorise, self.access)  # type: ignore[arg-type]
-        # Among whose metrics it is. Weak, as below.
-        self._engines = weakref.WeakSet[Engine]()
         # Whose loop is asked. Weak: what is remembered does not keep an engine.
         self._listening: tuple[weakref.ref[Engine], asyncio.AbstractEventLoop] | None = None
 
@@ -247,8 +236,7 @@ class Decisions(Shared):
         if len(values) != len(self._parts):
             raise _bad(f"the key has {len(self._parts)} parts, and {len(values)} were given")
         raw = [None if value is None else value.encode("utf-8", "surrogateescape") for value in values]
-        done = [gate.revoke(raw, cut) for gate in list(self._gates.values())]
-        return Revoked(sum(count for count, _ in done), sum(count for _, count in done))
+        return Revoked(*self._gates.revoke(raw, cut))
 
     @shared
     def stats(self) -> DecisionStats:
@@ -267,20 +255,11 @@ class Decisions(Shared):
 
     def _gate(self, engine: Engine, name: str, host: str | None) -> _native.Gate:
         """What stands before a route; on the running loop, which is asked from now on."""
-        if engine not in self._engines:
-            self._native.add_to(engine.native)
-            self._engines.add(engine)
         if self._asker is not None:
             self._listen(engine, self._asker)
         if self._verifying is not None:
             self._verifying._attend(engine)  # noqa: SLF001 (what the protocol is)
-        # Two routes of one name on two hosts are two.
-        scope = name if host is None else f"{host} {name}"
-        gate = self._gates.get(scope)
-        if gate is None:
-            gate = _native.Gate(self._native, name, scope, self._parts, self._verifier, self.access.lifetime)
-            self._gates[scope] = gate
-        return gate
+        return self._gates.gate(engine, name, host)
 
     def _listen(self, engine: Engine, asker: "_Asker") -> None:
         loop = asyncio.get_running_loop()

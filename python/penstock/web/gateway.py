@@ -36,6 +36,7 @@ from penstock.serving.relay_spec import (
     NO_EDITS,
     HeaderEdits,
     RelaySpec,
+    checked_host,
     event_handles,
     handle_of,
     handles_of,
@@ -49,7 +50,7 @@ from .handler import engine_for
 from .handover import OnComplete, engines
 from .hub import Hub
 from .inspection import Seen, check_one, plain_headers, route_path
-from .native import NativeRoute, RelayResource, checked_host
+from .native import NativeRoute, RelayResource
 from .prepared_relay import PreparedRelay
 from .relay import Order, relay
 from .relay_response import hand_over_request, is_unseen

@@ -40,19 +40,6 @@ from .target import has_dot_segments
 __all__ = ["NativeRoute", "native_resources", "native_routes"]
 
 
-def checked_host(prefix: str, host: str | None) -> str | None:
-    """Check what requests a route is for: how their path begins, and the host, as it is compared.
-
-    Raises:
-        ConfigurationError: one of these cannot be.
-    """
-    if not (prefix.startswith("/") and prefix.endswith("/")) or "?" in prefix or has_dot_segments(prefix):
-        raise make_error("BAD_CONFIGURATION", f"prefix is {prefix!r}; it must be like '/vod/'")
-    if host is not None and (not host or set(host) & set("/?#@ ")):
-        raise make_error("BAD_CONFIGURATION", f"host is {host!r}; it must be like 'media.example'")
-    return None if host is None else host.lower()
-
-
 class Relayer(Protocol):
     """A `Gateway`, as its native routes use it."""
 

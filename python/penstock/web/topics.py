@@ -12,11 +12,11 @@ from penstock.config import RouteLimits, Subscriptions
 from penstock.engine import Engine
 from penstock.exceptions import make_error
 from penstock.hub import BaseHub
-from penstock.serving.relay_spec import HeaderEdits, Headers, header_edits
+from penstock.serving.relay_spec import HeaderEdits, Headers, checked_host, header_edits
 
 from .decisions import Decisions
 from .handler import engine_for
-from .native import NativeResource, checked_host
+from .native import NativeResource
 from .problem import problem_response
 from .subscription import Authorise, respond
 

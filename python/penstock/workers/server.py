@@ -44,6 +44,7 @@ async def serve(
     uvloop: bool | None,
     status: Status | None,
     ready: Callable[[str, str | None], None],
+    reread: Callable[[], None] | None = None,
 ) -> None:
     """Serve `app` until SIGTERM or SIGINT.
 
@@ -58,6 +59,7 @@ async def serve(
         uvloop: for workers: which loop they run.
         status: where pages about the engine are served, from before the workers are started; None for nowhere.
         ready: called with the URL when connections are accepted, and with that of the pages.
+        reread: called at SIGHUP, besides the replacement of the workers.
 
     Raises:
         SystemFailureError: the address cannot be listened on, or a worker was not ready (PROCESS_FAILED).
@@ -91,6 +93,8 @@ async def serve(
         )
 
         def reload() -> None:
+            if reread is not None:
+                reread()
             supervisor.reload()
             listening.reload_tls()
 
@@ -137,9 +141,8 @@ class Front:
     declarations: Declarations
 
     def __init__(self, listening: Listening, edge: Edge) -> None:
-        self._site = listening.site
+        self._listening = listening
         self._edge = edge
-        self._own_pages = listening.own_pages
 
     def serve(self, worker: WorkerProcess) -> None:
         """Say what answers the calls of a worker."""
@@ -166,7 +169,7 @@ class Front:
         await awaited_at_start(asyncio.get_running_loop())
 
         def switch() -> None:
-            self._site.set_routes([*routes, *self._own_pages])
+            self._listening.set_routes(routes)
             self.declarations.serve(registration)
 
         return switch

@@ -338,6 +338,11 @@ impl Engine {
         self.board.add_upstream(upstream.get().shared());
     }
 
+    /// Counts a reading of the server's configuration: it was applied, or was bad.
+    fn note_reload(&self, is_applied: bool) {
+        self.board.note_reload(is_applied);
+    }
+
     /// All metrics, in Prometheus' text format, or as `OpenMetrics`.
     fn metrics(&self, py: Python<'_>, open: bool) -> PyResult<String> {
         self.check_alive(py)?;

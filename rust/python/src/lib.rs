@@ -32,6 +32,7 @@ mod status;
 mod stream;
 mod tls;
 mod tokens;
+mod toml;
 mod tracing;
 mod transport;
 mod upload;
@@ -102,6 +103,8 @@ mod _native {
     use super::tokens::shown;
     #[pymodule_export]
     use super::tokens::{Jwt, signed_url};
+    #[pymodule_export]
+    use super::toml::parse_toml;
     #[pymodule_export]
     use super::transport::Transport;
     #[pymodule_export]

@@ -9,6 +9,7 @@
 //! label.
 
 mod cache;
+mod configuration;
 mod decisions;
 mod exposition;
 mod grpc_health;
@@ -51,6 +52,7 @@ use crate::store::Cache;
 use crate::stream::Meter;
 use crate::sync::{Arc, Mutex, lock};
 use crate::workers::{Counted, Workers};
+use configuration::Reloads;
 use hub::HubTotals;
 use kept::Kept;
 use sites::SiteTotals;
@@ -87,6 +89,7 @@ pub struct Board {
     decisions: Mutex<Kept<Decisions, ByName<decisions::Counted>>>,
     upstreams: Mutex<Kept<Upstream, ByName<upstreams::Counted>>>,
     inspected: Mutex<ByName<Kept<Counts, Sums>>>,
+    reloads: Reloads,
 }
 
 impl Board {
@@ -102,6 +105,7 @@ impl Board {
             decisions: Mutex::default(),
             upstreams: Mutex::default(),
             inspected: Mutex::default(),
+            reloads: Reloads::default(),
         }
     }
 
@@ -142,6 +146,11 @@ impl Board {
         lock(&self.upstreams).add(upstream);
     }
 
+    /// The server's configuration was read again: its routes are in place, or it was bad and nothing has changed.
+    pub fn note_reload(&self, is_applied: bool) {
+        self.reloads.note(is_applied);
+    }
+
     /// All metrics, in the text of `format`.
     pub fn metrics(&self, format: Format) -> String {
         let mut out = Exposition::new(format);
@@ -155,6 +164,7 @@ impl Board {
             (sites.there(), sites.sums(SiteTotals::of))
         };
         process::write(self.parts.version, &self.parts.threads, out);
+        self.reloads.write(out);
         pool::write(&self.parts.pool, &self.parts.meter, out);
         sites::write(&totals, out);
         tls::write(&sites, &totals.tls, out);
