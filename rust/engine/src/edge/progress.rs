@@ -114,6 +114,11 @@ impl Progress {
         lock(&self.web).clone()
     }
 
+    /// When it began.
+    pub(super) fn began(&self) -> Instant {
+        self.began
+    }
+
     /// How long it has taken so far.
     pub(super) fn elapsed(&self) -> Duration {
         clock::since(self.began)
