@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CARGO ?= cargo
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
-RUST_SOURCES := $(shell find rust/*/src -name '*.rs') rust/Cargo.toml $(wildcard rust/*/Cargo.toml)
+RUST_SOURCES := $(shell find rust/*/src -type f) rust/Cargo.toml $(wildcard rust/*/Cargo.toml)
 export PYTHONDONTWRITEBYTECODE = 1
 comma := ,
 
@@ -51,6 +51,10 @@ build: $(VENV)/.built ## Leave a release build in .venv
 .PHONY: demo
 demo: build ## Run the demo: a live video and a token stream through the gateway
 	$(BIN)/penstock demo
+
+.PHONY: status-page-images
+status-page-images: build ## Draw the status page for the documents, of a gateway under load, in Chromium
+	$(BIN)/python docs/draw_status_page.py
 
 .PHONY: test
 test: compiled test-rust-build ## Run all tests

@@ -4,7 +4,8 @@ A thread of their own answers the pages, without the interpreter and without the
 there while Python stands still. `penstock.web.Site` and `run_app` open them with `status=`, `penstock serve` with
 `--status-listen`; `Pages` is for an engine without a site.
 
-    GET /penstock/         200: which pages there are
+    GET /penstock/         200: for browsers what flows now, for others which pages there are
+    GET /penstock/events   what flows now as events: one a second, as JSON
     GET /penstock/health   200, or 503 if an engine thread hangs
     GET /penstock/ready    200, or 503 if no new work is taken; why, as JSON
     GET /penstock/metrics  Prometheus' text format, or OpenMetrics for clients that ask for it

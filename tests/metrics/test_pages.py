@@ -1,6 +1,9 @@
 """The pages themselves: which client may ask for what, and how a client ends that asks wrongly or never reads."""
 
 import asyncio
+import base64
+import hashlib
+import re
 from pathlib import Path
 
 import pytest
@@ -38,9 +41,26 @@ async def test_an_index_says_which_pages_there_are(pages: Pages, path: str) -> N
     assert reply.head.status == 200
     assert reply.head.one("Content-Type") == "text/plain; charset=utf-8"
     named = [line.split()[0] for line in reply.body.decode().splitlines()]
-    assert named == ["/penstock/health", "/penstock/ready", "/penstock/metrics"]
+    assert named == ["/penstock/health", "/penstock/ready", "/penstock/metrics", "/penstock/events"]
     for page in named:
-        assert (await pages.get(page)).head.status == 200
+        method = "HEAD" if page == "/penstock/events" else "GET"
+        assert (await pages.get(page, method=method)).head.status == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/penstock", "/penstock/"])
+async def test_a_browser_gets_a_page_that_may_load_nothing(pages: Pages, path: str) -> None:
+    reply = await pages.get(path, "Accept: text/html,application/xhtml+xml,*/*;q=0.8")
+    assert reply.head.one("Content-Type") == "text/html; charset=utf-8"
+    policy = reply.head.one("Content-Security-Policy") or ""
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    document = reply.body.decode()
+    for page in ("health", "ready", "metrics", "events"):
+        assert f'href="{page}"' in document
+    assert not re.search(r"(src|href)=.?(https?:)?//", document)
+    for element, directive in (("style", "style-src"), ("script", "script-src")):
+        (text,) = re.findall(f"<{element}>(.*?)</{element}>", document, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{directive} 'sha256-{digest}'" in policy
 
 
 async def test_health_and_readiness_say_what_was_looked_at(pages: Pages) -> None:

@@ -38,6 +38,8 @@ def test_places(listen: str, place: object) -> None:
         {"hung": 1.9},
         {"behind": 0},
         {"scrapes": 0},
+        {"viewers": -1},
+        {"viewers": 1025},
     ],
 )
 def test_what_is_wrong_is_refused(settings: dict[str, object]) -> None:

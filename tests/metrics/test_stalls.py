@@ -62,6 +62,12 @@ async def test_pages_and_native_routes_answer_while_the_interpreter_hangs(tmp_pa
             assert metrics.get("application_lag_seconds") > 0.2
             assert metrics.get("requests_active", lane="app", route="application") == 2
             assert metrics.get("requests_total", lane="native", route="vod", status="200") == 1
+            async with pages.viewer() as viewer:
+                event = await viewer.until(lambda event: len(event["slowest"]) == 2, "what waits is shown")
+                waits = {one["path"]: (one["route"], one["awaits"]) for one in event["slowest"]}
+                assert waits == dict.fromkeys(("/hang", "/hello"), (None, "application"))
+                assert event["totals"]["lag"] > 0.2
+                assert [check["check"] for check in event["checks"] if not check["ok"]] == ["application"]
             process.stdin.write(b".")
             assert (await hanging.head()).status == 200
             assert (await waiting.head()).status == 200

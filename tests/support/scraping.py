@@ -3,7 +3,8 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +12,10 @@ import pytest
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as strict_parser
 
-from .client import RawClient, Reply
-from .waiting import DEADLINE
+from .client import Head, RawClient, Reply
+from .waiting import DEADLINE, in_time
 
-__all__ = ["OPEN", "Metrics", "Pages"]
+__all__ = ["OPEN", "Metrics", "Pages", "Viewer"]
 
 OPEN = "application/openmetrics-text;version=1.0.0"
 
@@ -49,6 +50,37 @@ class Metrics:
         return {value for _, labels in self.samples for name, value in labels if name == label}
 
 
+class Viewer:
+    """Reads the events of the page: what flows now."""
+
+    def __init__(self, client: RawClient, head: Head) -> None:
+        self.client = client
+        self.head = head
+        self._text = ""
+
+    async def message(self) -> dict[str, str]:
+        """The fields of the next event."""
+        while "\n\n" not in self._text:
+            self._text += (await in_time(self.client.chunk(), "an event")).decode()
+        message, _, self._text = self._text.partition("\n\n")
+        return dict(line.split(": ", 1) for line in message.splitlines())
+
+    async def history(self) -> dict[str, Any]:
+        """What comes first: the figures of the last minutes."""
+        message = await self.message()
+        assert message["event"] == "history"
+        return dict(json.loads(message["data"]))
+
+    async def until(self, condition: Callable[[dict[str, Any]], object], what: str) -> dict[str, Any]:
+        """The first event of which `condition` is true."""
+        end, event = time.monotonic() + DEADLINE, {}
+        while time.monotonic() < end:
+            message = await self.message()
+            if "event" not in message and condition(event := json.loads(message["data"])):
+                return dict(event)
+        pytest.fail(f"not within {DEADLINE} s: {what}\n{json.dumps(event, indent=1)}")
+
+
 @dataclass
 class Pages:
     """The pages about an engine, at a port or at a Unix socket."""
@@ -65,6 +97,16 @@ class Pages:
         client = await self.connect()
         try:
             return await client.ask(path, *fields, method=method)
+        finally:
+            client.abort()
+
+    @asynccontextmanager
+    async def viewer(self) -> AsyncIterator[Viewer]:
+        """One more viewer of the page."""
+        client = await self.connect()
+        try:
+            await client.get("/penstock/events", "Accept: text/event-stream")
+            yield Viewer(client, await client.head())
         finally:
             client.abort()
 

@@ -96,3 +96,17 @@ async def test_a_worker_that_hangs_is_seen_to(directory: Path) -> None:
         )
         assert metrics.get("worker_restarts_total", reason="ended") == 0
         assert await blocked == (200, "not again")
+
+
+async def test_the_page_shows_what_workers_have(directory: Path) -> None:
+    where = f"unix:{directory / 'pages'}"
+    async with workers(directory, "--status-listen", where, app=APP) as serving:
+        held = await serving.hold()
+        async with Pages(where).viewer() as viewer:
+            event = await viewer.until(lambda event: event["slowest"], "the request that a worker holds")
+            (waiting,) = event["slowest"]
+            assert (waiting["path"], waiting["lane"], waiting["awaits"]) == ("/held", "app", "application")
+            assert event["totals"]["workers"] == 2
+            serving.release()
+            assert (await held)[0] == 200
+            await viewer.until(lambda event: not event["slowest"], "it is over")

@@ -7,7 +7,7 @@ from . import checks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """The pages about an engine, on a listener of their own: health, readiness, metrics.
+    """The pages about an engine, on a listener of their own: health, readiness, metrics, and what flows now.
 
     Every client that can connect can read them, and they change nothing.
     """
@@ -26,6 +26,9 @@ class Status:
     scrapes: int = 8
     """Pages of metrics that may be sent at a time (429): each is in memory until it is. Two scrapers, and some
     stuck ones."""
+    viewers: int = 8
+    """Browsers that may have the page of what flows open at a time (429); each holds one event of some 20 KiB. It names
+    clients, tenants and paths: 0 leaves it out, and only metrics can be read."""
 
     def __post_init__(self) -> None:
         self.place()
@@ -34,6 +37,7 @@ class Status:
             raise checks.bad(self, "hung", "must be at least 2 seconds")
         checks.seconds(self, "behind")
         checks.count(self, "scrapes", 1, 1024)
+        checks.count(self, "viewers", 0, 1024)
 
     def place(self) -> tuple[str, int] | str:
         """Address and port, or the path of a Unix socket."""

@@ -80,11 +80,13 @@ impl HttpPages {
     /// Whether `engine` is ready, for clients of gRPC. The times are those of `penstock.config.Status`, in seconds.
     #[staticmethod]
     fn grpc_health(engine: &Bound<'_, Engine>, hung: f64, behind: f64) -> Self {
-        let status = metrics::Status {
-            board: Arc::clone(engine.get().board()),
+        let limits = metrics::StatusLimits {
             hung: Duration::from_secs_f64(hung),
             behind: Duration::from_secs_f64(behind),
+            // It shows no page.
+            viewers: 0,
         };
+        let status = metrics::Status::new(Arc::clone(engine.get().board()), limits);
         Self(Arc::new(Pages::new("grpc_health", GRPC_HEALTH, Box::new(GrpcHealth(status)))))
     }
 }

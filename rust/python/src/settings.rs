@@ -202,7 +202,7 @@ settings! {
     }
     HandshakeLimits(from) { handshake_timeout, handshakes }
     RouteLimits(from) { requests = access::Limits::read(from)?, body }
-    StatusSettings(from) { hung, behind, scrapes }
+    StatusSettings(from) { hung, behind, scrapes, viewers }
 
     AccessConfig(from) {
         decisions,
@@ -350,6 +350,7 @@ pub(crate) struct StatusSettings {
     pub(crate) hung: f64,
     pub(crate) behind: f64,
     pub(crate) scrapes: usize,
+    pub(crate) viewers: usize,
 }
 
 /// `penstock.config.Edge`: the requests that may wait for the application, and the ends of others that it is to be told.

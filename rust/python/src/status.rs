@@ -63,11 +63,12 @@ impl Status {
         let (lent, _) = engine.get().lend(py)?;
         let pool = Pool::new(pool.into()).into_python(py)?;
         let threads = Arc::new(Threads::start_named("penstock-status", 1).into_python(py)?);
-        let exhibit = metrics::Status {
-            board: Arc::clone(engine.get().board()),
+        let limits = metrics::StatusLimits {
             hung: Duration::from_secs_f64(settings.0.hung),
             behind: Duration::from_secs_f64(settings.0.behind),
+            viewers: settings.0.viewers,
         };
+        let exhibit = metrics::Status::new(Arc::clone(engine.get().board()), limits);
         let pages = Service::Pages(Arc::new(Pages::of_status(Box::new(exhibit), settings.0.scrapes)));
         let supplies = Supplies {
             pool: pool.clone(),

@@ -13,6 +13,7 @@ use super::account::Account;
 use super::client::Client;
 use super::grpc::Call;
 use super::inbound::check_size;
+use super::looked_at::{awaited, in_flight};
 use super::metered::Metered;
 use super::progress::{Progress, Stopped};
 use super::record::Record;
@@ -214,8 +215,9 @@ fn check_open(site: &Site) -> Result<()> {
 }
 
 /// From now on the exchange is told when the site is closed.
-pub(super) fn live(site: &Site) -> Result<Life> {
-    let life = Life::new(&site.clock);
+pub(super) fn live(task: &Task<'_>) -> Result<Life> {
+    let site = task.site;
+    let life = Life::new(&site.clock, task.progress.began());
     // Looked at after the clock knows of this exchange, as it is set before the clock tells: one of the two is seen.
     check_open(site)?;
     Ok(life)
@@ -224,15 +226,18 @@ pub(super) fn live(site: &Site) -> Result<Life> {
 /// Carries `answer` out, listens to the client meanwhile, and sees to it that both end when everything does. Both are the
 /// caller's: as arguments they would be moved, and lie here twice.
 pub(super) async fn beside(
-    site: &Site,
-    progress: &Progress,
+    task: &Task<'_>,
     life: &Life,
     mut listen: Pin<&mut impl Future<Output = Error>>,
     mut answer: Pin<&mut impl Future<Output = Result<()>>>,
 ) -> Result<()> {
+    let Task { site, progress, .. } = *task;
     let mut interrupts = Interrupts::default();
     let result = {
-        let aside = poll_fn(|context| interrupts.poll(context, site, progress, life, listen.as_mut()));
+        let aside = poll_fn(|context| {
+            life.answer(|| in_flight(task.record, life, awaited(task.record, task.gate.is_some())));
+            interrupts.poll(context, site, progress, life, listen.as_mut())
+        });
         let mut aside = Called::new(aside);
         poll_fn(|context| {
             if let Poll::Ready(error) = aside.poll(context) {

@@ -14,6 +14,7 @@ use std::task::{Context, Poll, Waker, ready};
 use super::exchange::{Announced, Interrupts, Task, fault, read_on};
 use super::head::HSTS;
 use super::inbound::Inbound;
+use super::looked_at::in_flight;
 use super::traced::Traced;
 use crate::app::{
     Attachment, Checker, ClientSocket, Command, Completion, Content, Fault, File, Loss, Near, Outcome, Over,
@@ -185,13 +186,24 @@ impl<'a> Lane<'a> {
         let mut listen = pin!(listen);
         let mut interrupts = Interrupts::default();
         let Task { site, progress, .. } = *self.task;
-        let result =
-            poll_fn(|context| match interrupts.poll(context, site, progress, self.life, listen.as_mut()) {
+        let result = poll_fn(|context| {
+            self.life.answer(|| in_flight(self.task.record, self.life, self.awaited()));
+            match interrupts.poll(context, site, progress, self.life, listen.as_mut()) {
                 Poll::Ready(error) => Poll::Ready(Err(error)),
                 Poll::Pending => self.poll(context),
-            })
-            .await;
+            }
+        })
+        .await;
         result.map_err(|error| interrupts.explain(error))
+    }
+
+    /// What the response waits for, unless that is the client.
+    fn awaited(&self) -> &'static str {
+        match self.sending {
+            Sending::Stream { .. } => "stream",
+            Sending::File(_) => "client",
+            Sending::Nothing => "application",
+        }
     }
 
     /// Whether the client sees by the framing that what it has is not the whole, however the connection ends.

@@ -8,6 +8,7 @@ use std::fmt;
 use std::pin::Pin;
 
 use super::location::{Location, Pattern};
+use super::page_events::PageEvents;
 use crate::access::{Entered, Limits};
 use crate::error::{Code, Error, Result};
 use crate::relay_spec::RouteLimits;
@@ -38,8 +39,8 @@ impl Asked<'_> {
     }
 }
 
-/// A whole answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// An answer.
+#[derive(Debug)]
 pub struct Shown {
     /// The status.
     pub status: u16,
@@ -51,12 +52,21 @@ pub struct Shown {
     pub field: Option<(&'static str, String)>,
     /// Fields after the text.
     pub trailers: &'static [(&'static str, &'static str)],
+    /// Events that go on in place of the text, for as long as the client reads them.
+    pub events: Option<PageEvents>,
 }
 
 impl Shown {
     /// A text under `status`.
     pub fn text(status: u16, text: String) -> Self {
-        Self { status, content_type: "text/plain; charset=utf-8", text, field: None, trailers: &[] }
+        Self {
+            status,
+            content_type: "text/plain; charset=utf-8",
+            text,
+            field: None,
+            trailers: &[],
+            events: None,
+        }
     }
 
     /// The answer to another method than GET and HEAD.

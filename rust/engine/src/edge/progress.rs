@@ -128,6 +128,11 @@ impl Progress {
         self.open.get().is_some()
     }
 
+    /// When it began.
+    pub(super) fn began(&self) -> Instant {
+        self.began
+    }
+
     /// How long it has taken so far.
     pub(super) fn elapsed(&self) -> Duration {
         clock::since(self.began)

@@ -23,7 +23,7 @@ use crate::drain::{Drain, Phase};
 use crate::error::{Code, Error, Result};
 use crate::inspect::Counts;
 use crate::net::http2::Excess;
-use crate::net::{Demand, Life, StallClock};
+use crate::net::{Demand, Life, Question, StallClock};
 use crate::pool::CLASSES;
 use crate::runtime::Threads;
 use crate::sync::{Arc, Mutex, lock};
@@ -297,6 +297,12 @@ impl Site {
         if self.is_draining() {
             life.stop();
         }
+    }
+
+    /// Asks the tasks of the requests that came first what they are doing: `most` of those whose responses go on, and more of
+    /// the others. How many requests there are, and how many were asked.
+    pub(crate) fn ask(&self, most: usize, question: &Question) -> (usize, usize) {
+        self.clock.ask(most, question)
     }
 
     /// Requests that are being answered, by lane and route, on all sites of the engine.

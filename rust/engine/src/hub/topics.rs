@@ -5,6 +5,7 @@
 
 mod external;
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::Weak;
@@ -17,7 +18,7 @@ use super::counts::Counted;
 use super::guests::{Guest, Guests};
 use super::id::Ids;
 use super::log::{Log, Room};
-use super::topic::{Gone, Phase, Topic};
+use super::topic::{Fullness, Gone, Phase, Topic};
 use super::{Event, HubConfig, Id, Terms};
 use crate::error::{Code, Error, Result};
 use crate::pool::Pool;
@@ -248,17 +249,20 @@ impl Hub {
     /// The same for one topic, if it exists.
     pub fn topic_stats(&self, topic: &str) -> Option<TopicStats> {
         let topic = Arc::clone(lock(&self.topics).by_name.get(topic)?);
-        let full = topic.fullness();
-        Some(TopicStats {
-            name: topic.name.clone().into(),
-            subscribers: full.subscribers,
-            events: full.events,
-            bytes: full.bytes,
-            newest: full.newest,
-            floor: full.floor,
-            is_finished: full.is_finished,
-            counted: topic.counts.read(),
-        })
+        Some(stats_of(&topic, &topic.fullness()))
+    }
+
+    /// The same for the topics with the most subscribers, and of them with the most events; `most` of them.
+    pub fn largest_topics(&self, most: usize) -> Vec<TopicStats> {
+        let topics: Vec<_> = lock(&self.topics).by_name.values().map(Arc::clone).collect();
+        let mut ranked: Vec<_> = topics.iter().map(|topic| (topic.fullness(), topic)).collect();
+        let rank = |full: &Fullness, topic: &Topic| (full.subscribers, topic.counts.read().events);
+        if most < ranked.len() {
+            ranked.select_nth_unstable_by_key(most, |(full, topic)| Reverse(rank(full, topic)));
+            ranked.truncate(most);
+        }
+        ranked.sort_unstable_by_key(|(full, topic)| Reverse(rank(full, topic)));
+        ranked.into_iter().map(|(full, topic)| stats_of(topic, &full)).collect()
     }
 
     /// The names of all topics, in no order.
@@ -379,6 +383,19 @@ impl Hub {
     pub(super) fn find(&self, name: &str) -> Result<Option<Arc<Topic>>> {
         let topics = lock(&self.topics);
         if topics.closed { Err(closed()) } else { Ok(topics.by_name.get(name).map(Arc::clone)) }
+    }
+}
+
+fn stats_of(topic: &Topic, full: &Fullness) -> TopicStats {
+    TopicStats {
+        name: topic.name.clone().into(),
+        subscribers: full.subscribers,
+        events: full.events,
+        bytes: full.bytes,
+        newest: full.newest,
+        floor: full.floor,
+        is_finished: full.is_finished,
+        counted: topic.counts.read(),
     }
 }
 

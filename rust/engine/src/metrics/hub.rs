@@ -9,7 +9,7 @@ use crate::sync::{Arc, lock};
 /// The counts of hubs, and of the logs that they follow.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct HubTotals {
-    counted: Counted,
+    pub(super) counted: Counted,
     log: LogCounted,
     /// Whether there has been a log.
     has_log: bool,
@@ -32,11 +32,14 @@ impl AddAssign<&Self> for HubTotals {
 }
 
 impl Board {
+    /// The hubs that are there, and the totals of all that have been.
+    pub(super) fn hubs(&self) -> (Vec<Arc<Hub>>, HubTotals) {
+        let mut hubs = lock(&self.hubs);
+        (hubs.there(), hubs.sums(HubTotals::of))
+    }
+
     pub(super) fn write_hubs(&self, out: &mut Exposition) {
-        let (there, totals) = {
-            let mut hubs = lock(&self.hubs);
-            (hubs.there(), hubs.sums(HubTotals::of))
-        };
+        let (there, totals) = self.hubs();
         let counted = totals.counted;
         let (mut topics, mut subscribers, mut used, mut limit) = (0, 0, 0, 0);
         for stats in there.iter().map(|hub| hub.stats()) {

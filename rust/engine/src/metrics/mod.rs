@@ -17,6 +17,7 @@ mod health;
 mod hub;
 mod inspection;
 mod kept;
+mod live;
 mod network;
 mod origins;
 mod pool;
@@ -37,12 +38,14 @@ pub use exposition::{Exposition, Family, Format, Histograms, Labels, Value};
 pub use grpc_health::{GRPC_HEALTH, GrpcHealth};
 pub use health::Check;
 
+use memchr::memmem;
 use penstock_trace::Tracer;
 
 use crate::access::Decisions;
 use crate::app::QueueStats;
 use crate::counters::ByName;
 use crate::edge::{Asked, Exhibit, Ledger, Showing, Shown, Site, nothing_there};
+use crate::error::Result;
 use crate::hub::Hub;
 use crate::inspect::{Counts, Sums};
 use crate::origin::{Origins, Upstream};
@@ -55,6 +58,7 @@ use crate::workers::{Counted, Workers};
 use configuration::Reloads;
 use hub::HubTotals;
 use kept::Kept;
+use live::Live;
 use sites::SiteTotals;
 
 /// The parts of an engine that live as long as the engine.
@@ -199,15 +203,28 @@ const INDEX: &str = "\
 /penstock/metrics  metrics for Prometheus
 ";
 
+/// The line of the events, if there may be viewers.
+const EVENTS: &str = "/penstock/events   what flows now: an event a second, as JSON\n";
+
 /// The pages of an engine, with the limits of its operator.
 #[derive(Debug)]
 pub struct Status {
-    /// The board of the engine.
-    pub board: Arc<Board>,
+    board: Arc<Board>,
+    hung: Duration,
+    behind: Duration,
+    /// What flows now; `None` if no viewer is allowed.
+    live: Option<Plain<Live>>,
+}
+
+/// The limits of an operator.
+#[derive(Debug, Clone, Copy)]
+pub struct StatusLimits {
     /// A thread without a report for longer than this hangs.
     pub hung: Duration,
     /// An application that lets a request or a sign wait for longer than this is not ready.
     pub behind: Duration,
+    /// Viewers of what flows at a time.
+    pub viewers: usize,
 }
 
 /// The optional prefix of the pages' names, for several services at one address. Scrapers ask without it by default.
@@ -216,8 +233,10 @@ const PREFIX: &str = "/penstock";
 /// A page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Page {
-    /// Which pages there are.
+    /// Which pages there are; for a browser with what flows now.
     Index,
+    /// What flows now, as events.
+    Events,
     /// Whether the process and its engine threads turn.
     Health,
     /// Whether new work is taken.
@@ -230,6 +249,7 @@ impl Page {
     fn at(path: &str) -> Option<Self> {
         match path.strip_prefix(PREFIX).unwrap_or(path) {
             "" | "/" => Some(Self::Index),
+            "/events" => Some(Self::Events),
             "/health" => Some(Self::Health),
             "/ready" => Some(Self::Ready),
             "/metrics" => Some(Self::Metrics),
@@ -239,6 +259,13 @@ impl Page {
 }
 
 impl Status {
+    /// Those about the engine of `board`.
+    pub fn new(board: Arc<Board>, limits: StatusLimits) -> Self {
+        let StatusLimits { hung, behind, viewers } = limits;
+        let live = (viewers > 0).then(|| Live::new(Arc::clone(&board), hung, behind, viewers));
+        Self { board, hung, behind, live }
+    }
+
     /// Whether new work is taken, once the application has given its sign or should have.
     async fn readiness(&self) -> Vec<Check> {
         self.board.ask_signs();
@@ -247,9 +274,20 @@ impl Status {
     }
 
     /// What stands on `page` now, in a form that `accept`, the field of that name, prefers.
-    async fn page(&self, page: Page, accept: &[u8]) -> Shown {
-        match page {
-            Page::Index => Shown::text(200, INDEX.to_owned()),
+    ///
+    /// # Errors
+    /// `NO_ROUTE`, `TOO_MANY_REQUESTS`.
+    async fn page(&self, page: Page, accept: &[u8]) -> Result<Shown> {
+        Ok(match page {
+            Page::Index => match &self.live {
+                Some(_) if asks_for_html(accept) => live::document(),
+                Some(_) => Shown::text(200, [INDEX, EVENTS].concat()),
+                None => Shown::text(200, INDEX.to_owned()),
+            },
+            Page::Events => {
+                let events = Some(self.live.as_ref().ok_or_else(nothing_there)?.view()?);
+                Shown { content_type: "text/event-stream", events, ..Shown::text(200, String::new()) }
+            }
             Page::Health => health::shown("healthy", &self.board.health(self.hung)),
             Page::Ready => health::shown("ready", &self.readiness().await),
             Page::Metrics => {
@@ -259,15 +297,20 @@ impl Status {
                 let text = self.board.metrics(format);
                 Shown { content_type: format.content_type(), ..Shown::text(200, text) }
             }
-        }
+        })
     }
+}
+
+/// Whether `accept`, the field of that name, is a browser's.
+fn asks_for_html(accept: &[u8]) -> bool {
+    memmem::find(&accept.to_ascii_lowercase(), b"text/html").is_some()
 }
 
 impl Exhibit for Status {
     fn show<'a>(&'a self, asked: Asked<'a>) -> Showing<'a> {
         Box::pin(async move {
             let page = Page::at(asked.path()).ok_or_else(nothing_there)?;
-            Ok(if asked.is_read() { self.page(page, asked.accept).await } else { Shown::unread() })
+            if asked.is_read() { self.page(page, asked.accept).await } else { Ok(Shown::unread()) }
         })
     }
 

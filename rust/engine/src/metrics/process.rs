@@ -19,12 +19,15 @@ pub(super) fn write(version: &str, threads: &Threads, out: &mut Exposition) {
         most.sample(&[], limit);
     }
     let mut resident = out.gauge("penstock_process_resident_bytes", "Memory that is present.");
-    if let Some(bytes) =
-        fs::read_to_string("/proc/self/status").ok().and_then(|status| resident_bytes(&status))
-    {
+    if let Some(bytes) = resident_now() {
         resident.sample(&[], bytes);
     }
     write_threads(threads, out);
+}
+
+/// Memory of the process that is present.
+pub(super) fn resident_now() -> Option<u64> {
+    fs::read_to_string("/proc/self/status").ok().and_then(|status| resident_bytes(&status))
 }
 
 fn write_threads(threads: &Threads, out: &mut Exposition) {

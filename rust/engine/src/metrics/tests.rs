@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
-use super::{Board, Format, Page, Parts, Status};
+use super::{Board, Format, Page, Parts, Status, StatusLimits};
 use crate::app::{Ends, Queue, Request, link};
 use crate::edge::{
     ClientLimits, EdgeConfig, Heads, Ledger, ListenOptions, Listener, Routes, Shown, Site, Supplies,
@@ -47,13 +47,14 @@ impl Rig {
             ledger: Arc::clone(&ledger),
             tracer: None,
         };
-        let status = Status { board: Arc::new(Board::new(parts)), hung: HUNG, behind: BEHIND };
+        let limits = StatusLimits { hung: HUNG, behind: BEHIND, viewers: 1 };
+        let status = Status::new(Arc::new(Board::new(parts)), limits);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         Self { status, threads, pool, ledger, meter, runtime }
     }
 
     fn show(&self, page: Page) -> Shown {
-        self.runtime.block_on(self.status.page(page, b""))
+        self.runtime.block_on(self.status.page(page, b"")).unwrap()
     }
 
     fn check(&self, page: Page, status: u16, part: &str) {

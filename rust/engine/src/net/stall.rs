@@ -1,18 +1,20 @@
 //! Signs of life of what is being sent, so that where others need memory or connections, the clients that have taken nothing
 //! for longest are found.
 
-use std::collections::HashMap;
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
+use super::InFlight;
 use crate::sync::{Arc, Mutex, lock};
 
 /// The state of one message on its way to a client. The sending task writes it; the task that chooses which client
 /// is cut reads it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Stall {
     /// When the client began to take nothing of what waits for it, by the [`StallClock`]; 0 while it does.
     waiting_since: AtomicU64,
@@ -27,10 +29,20 @@ pub(crate) struct Stall {
     place: AtomicUsize,
     /// The client comes back for the rest: it need not be waited for.
     resumes: AtomicBool,
+    /// When the request came.
+    begun: Instant,
+    /// The response has been said to have begun.
+    has_head: AtomicBool,
+    /// Whether there is a question, so that a task that is woken for something else takes no lock.
+    is_asked: AtomicBool,
+    question: Mutex<Option<Question>>,
     /// Whom it is to be told that it was cut, and that it was stopped: not the same future, though the same task.
     writer: Mutex<Option<Waker>>,
     owner: Mutex<Option<Waker>>,
 }
+
+/// Where the answers go to the question what is being answered.
+pub(crate) type Question = UnboundedSender<InFlight>;
 
 /// A [`Stall`] that its clock knows until this is dropped.
 #[derive(Debug)]
@@ -40,8 +52,9 @@ pub(crate) struct Life {
 }
 
 impl Life {
-    pub(crate) fn new(clock: &Arc<StallClock>) -> Self {
-        Self { clock: Arc::clone(clock), stall: clock.enter() }
+    /// Of the message for a request that came at `begun`.
+    pub(crate) fn new(clock: &Arc<StallClock>, begun: Instant) -> Self {
+        Self { clock: Arc::clone(clock), stall: clock.enter(begun) }
     }
 
     /// For the writer of the message.
@@ -55,6 +68,19 @@ impl Life {
         // by the caller of this.
         let _all = lock(&self.clock.all);
         self.stall.resumes.store(true, Ordering::Relaxed);
+    }
+
+    /// Answers by `tell` the question that there may be, which has woken the task of [`Life::is_stopped`].
+    #[inline]
+    pub(crate) fn answer(&self, tell: impl FnOnce() -> InFlight) {
+        if self.stall.is_asked.load(Ordering::Relaxed) {
+            self.stall.answer(tell());
+        }
+    }
+
+    /// Whether the client takes nothing of what waits for it.
+    pub(crate) fn waits_for_client(&self) -> bool {
+        self.stall.waiting_since.load(Ordering::Relaxed) > 0
     }
 
     /// Has this message alone end.
@@ -113,6 +139,9 @@ const FOR_CONNECTION: u8 = 2;
 /// What a client holds at least, of memory that is not known here: that of what is being read for it. Arbitrary.
 const LEAST_HELD: usize = 4096;
 
+/// Requests that are asked at a time whether their response has begun. 200 wake-ups take an engine thread 1 to 2 ms.
+const HEADLESS: usize = 200;
+
 /// Knows the time, and who lives by it.
 #[derive(Debug)]
 pub(crate) struct StallClock {
@@ -133,8 +162,8 @@ impl StallClock {
         }
     }
 
-    fn enter(&self) -> Arc<Stall> {
-        let stall = Arc::new(Stall::default());
+    fn enter(&self, begun: Instant) -> Arc<Stall> {
+        let stall = Arc::new(Stall::new(begun));
         let mut all = lock(&self.all);
         stall.place.store(all.len(), Ordering::Relaxed);
         all.push(Arc::clone(&stall));
@@ -214,13 +243,81 @@ impl StallClock {
         }
     }
 
+    /// Asks the tasks of requests what they are doing: `most` whose responses have gone on for longest, and the oldest
+    /// [`HEADLESS`] whose responses are not known to have begun. How many there are, and how many were asked.
+    pub(crate) fn ask(&self, most: usize, question: &Question) -> (usize, usize) {
+        let (count, asked) = {
+            let all = lock(&self.all);
+            let has_head = |stall: &Stall| stall.has_head.load(Ordering::Relaxed);
+            let mut asked = oldest(&all, HEADLESS, |stall| !has_head(stall));
+            asked.extend(oldest(&all, most, has_head));
+            (all.len(), asked)
+        };
+        for stall in &asked {
+            stall.ask(question.clone());
+        }
+        (count, asked.len())
+    }
+
     /// Milliseconds, from 1 on.
     fn now(&self) -> u64 {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1)
     }
 }
 
+/// Those of `all` that are `wanted` and whose requests came first, `most` of them, in no order.
+fn oldest(all: &[Arc<Stall>], most: usize, wanted: impl Fn(&Stall) -> bool) -> Vec<Arc<Stall>> {
+    // The top is the last of the chosen to have come.
+    let mut chosen = BinaryHeap::with_capacity(most + 1);
+    for (place, stall) in all.iter().enumerate().filter(|(_, stall)| wanted(stall)) {
+        let entry = (stall.begun, place);
+        if chosen.len() < most || chosen.peek().is_some_and(|last| entry < *last) {
+            chosen.push(entry);
+            if chosen.len() > most {
+                chosen.pop();
+            }
+        }
+    }
+    chosen.into_iter().map(|(_, place)| Arc::clone(&all[place])).collect()
+}
+
 impl Stall {
+    fn new(begun: Instant) -> Self {
+        Self {
+            waiting_since: AtomicU64::new(0),
+            held: AtomicUsize::new(0),
+            line: AtomicUsize::new(0),
+            cut: AtomicU8::new(UNCUT),
+            stopped: AtomicBool::new(false),
+            place: AtomicUsize::new(0),
+            resumes: AtomicBool::new(false),
+            begun,
+            has_head: AtomicBool::new(false),
+            is_asked: AtomicBool::new(false),
+            question: Mutex::default(),
+            writer: Mutex::default(),
+            owner: Mutex::default(),
+        }
+    }
+
+    fn ask(&self, question: Question) {
+        *lock(&self.question) = Some(question);
+        self.is_asked.store(true, Ordering::Relaxed);
+        wake(&self.owner);
+    }
+
+    #[cold]
+    fn answer(&self, told: InFlight) {
+        self.is_asked.store(false, Ordering::Relaxed);
+        if told.status.is_some() {
+            self.has_head.store(true, Ordering::Relaxed);
+        }
+        if let Some(question) = lock(&self.question).take() {
+            // An error means that it is too late.
+            let _ = question.send(told);
+        }
+    }
+
     fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
         wake(&self.owner);
@@ -296,7 +393,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn those_that_have_waited_longest_are_cut_once_and_no_more_than_it_takes() {
         let clock = StallClock::new();
-        let [idle, oldest, old, young] = [(); 4].map(|()| clock.enter());
+        let [idle, oldest, old, young] = [(); 4].map(|()| clock.enter(Instant::now()));
         for stall in [&oldest, &old, &young] {
             assert!(!wait(stall, &clock));
             advance(SECOND).await;
@@ -316,7 +413,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_waits_for_a_connection_is_given_those_of_its_own_line() {
         let clock = StallClock::new();
-        let [none, other, first, second, third] = [(); 5].map(|()| clock.enter());
+        let [none, other, first, second, third] = [(); 5].map(|()| clock.enter(Instant::now()));
         for (stall, line) in [(&none, 0), (&other, 1), (&first, 2), (&second, 2), (&third, 2)] {
             stall.feed_on(line);
             wait(stall, &clock);
@@ -331,7 +428,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whoever_makes_progress_or_has_left_is_not_waiting() {
         let clock = StallClock::new();
-        let [moving, gone] = [(); 2].map(|()| clock.enter());
+        let [moving, gone] = [(); 2].map(|()| clock.enter(Instant::now()));
         for stall in [&moving, &gone] {
             wait(stall, &clock);
         }
@@ -344,7 +441,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_takes_all_before_it_is_cut_is_not_taken_for_one_that_will_be() {
         let clock = StallClock::new();
-        let [moving, stalled] = [(); 2].map(|()| clock.enter());
+        let [moving, stalled] = [(); 2].map(|()| clock.enter(Instant::now()));
         for stall in [&moving, &stalled] {
             wait(stall, &clock);
             advance(SECOND).await;
@@ -355,10 +452,45 @@ mod tests {
         assert!(!wait(&moving, &clock) && wait(&stalled, &clock));
     }
 
+    fn told(begun: Instant, status: Option<u16>) -> InFlight {
+        InFlight { begun, status, ..InFlight::unknown() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_longest_are_asked_and_more_of_those_that_may_have_no_head() {
+        let clock = Arc::new(StallClock::new());
+        let mut lives = Vec::new();
+        for _ in 0..HEADLESS + 3 {
+            lives.push(Life::new(&clock, Instant::now()));
+            advance(SECOND).await;
+        }
+        let ask = || {
+            let (question, mut answers) = tokio::sync::mpsc::unbounded_channel();
+            let asked = clock.ask(2, &question);
+            // What was asked answers in any order, and the first ten that came have begun.
+            for (number, life) in lives.iter().enumerate().rev() {
+                life.answer(|| told(life.stall.begun, (number < 10).then_some(200)));
+                life.answer(|| panic!("it was answered"));
+            }
+            drop(question);
+            let mut begun = Vec::new();
+            while let Ok(told) = answers.try_recv() {
+                let at = lives.iter().position(|life| life.stall.begun == told.begun);
+                begun.push(at.unwrap());
+            }
+            begun.sort_unstable();
+            (asked, begun)
+        };
+        let all = lives.len();
+        assert_eq!(ask(), ((all, HEADLESS), (0..HEADLESS).collect()));
+        let begun = (0..2).chain(10..all).collect::<Vec<_>>();
+        assert_eq!(ask(), ((all, begun.len()), begun));
+    }
+
     #[test]
     fn whoever_leaves_is_forgotten_in_any_order() {
         let clock = StallClock::new();
-        let mut all: Vec<_> = (0..5).map(|_| clock.enter()).collect();
+        let mut all: Vec<_> = (0..5).map(|_| clock.enter(Instant::now())).collect();
         for at in [1, 3, 0, 1, 0] {
             let stall = all.remove(at);
             clock.leave(&stall);
@@ -373,7 +505,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whoever_is_spared_begins_to_wait_anew() {
         let clock = StallClock::new();
-        let slow = clock.enter();
+        let slow = clock.enter(Instant::now());
         wait(&slow, &clock);
         advance(SECOND).await;
         assert_eq!(clock.cut(SECOND, bytes(1)).for_memory, 1);
@@ -394,7 +526,7 @@ mod tests {
             }
         }
         let clock = Arc::new(StallClock::new());
-        let life = Life::new(&clock);
+        let life = Life::new(&clock, Instant::now());
         let counts = [(); 2].map(|()| std::sync::Arc::new(Count(AtomicU64::new(0))));
         let [owner, writer] = counts.clone().map(Waker::from);
         assert!(!life.is_stopped(&Context::from_waker(&owner)));

@@ -18,7 +18,7 @@ impl Responder for Application<'_> {
     async fn respond(&self, task: &mut Task<'_>, inbound: &mut Inbound<'_>) -> Result<()> {
         let task = &*task;
         let Task { site, incoming, progress, .. } = *task;
-        let (announced, life) = (task.announced()?, live(site)?);
+        let (announced, life) = (task.announced()?, live(task)?);
         let Some(queue) = self.0.filter(|queue| queue.has_application()) else {
             let detail = format!("no route for {} {}", incoming.method(), incoming.path());
             return Err(Code::NoRoute.error(detail));
@@ -27,6 +27,8 @@ impl Responder for Application<'_> {
         let Some(ordered) = answer(task, inbound, announced, queue, &life).await? else {
             return Ok(());
         };
+        // The relay has one of its own.
+        drop(life);
         // On the heap: what the application answers itself needs no room for it.
         let result = Box::pin(answer_by_order(task, inbound, announced, &ordered.order)).await;
         end(ordered, task, &result, queue);

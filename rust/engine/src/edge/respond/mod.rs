@@ -35,7 +35,7 @@ async fn answer_alone(
     inbound: &mut Inbound<'_>,
     answer: impl Future<Output = Result<()>>,
 ) -> Result<()> {
-    let life = live(task.site)?;
+    let life = live(task)?;
     let listen = pin!(inbound.listen(BodyFraming::Empty, None, None));
-    beside(task.site, task.progress, &life, listen, pin!(answer)).await
+    beside(task, &life, listen, pin!(answer)).await
 }

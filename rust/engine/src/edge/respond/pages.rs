@@ -9,7 +9,7 @@ use crate::edge::inbound::Inbound;
 use crate::edge::pages::{Asked, Pages};
 use crate::error::{Code, Result};
 use crate::events::Leave;
-use crate::net::{Outgoing, Payload, Piece};
+use crate::net::{Outgoing, Payload, Piece, Supply};
 use crate::relay::redirected;
 use crate::wire::{BodyFraming, encode_chunk_head, encode_last_chunk};
 
@@ -24,18 +24,18 @@ impl Responder for Pages {
         let _guard = self.enter(task.incoming)?;
         answer_alone(task, inbound, async {
             let mut outgoing = Outgoing::new(task.site.config.write_timeout, Code::Internal);
-            begin(task, self, &mut outgoing).await?;
-            send(task, &Leave::Cancel, false, None, &mut outgoing, |_| {}).await
+            let is_events = begin(task, self, &mut outgoing).await?;
+            send(task, &Leave::Cancel, is_events, None, &mut outgoing, |_| {}).await
         })
         .await
     }
 }
 
-/// Puts a page into `outgoing`.
+/// Puts a page into `outgoing`. Whether its body is events, which go on.
 ///
 /// # Errors
-/// `NO_ROUTE`: there is no such page. Nothing was sent.
-async fn begin(task: &Task<'_>, pages: &Pages, outgoing: &mut Outgoing) -> Result<()> {
+/// `NO_ROUTE`: there is no such page. `TOO_MANY_REQUESTS`: it has as many viewers as it may. Nothing was sent.
+async fn begin(task: &Task<'_>, pages: &Pages, outgoing: &mut Outgoing) -> Result<bool> {
     let (incoming, progress) = (task.incoming, task.progress);
     let accept = incoming.get_all("accept").collect::<Vec<_>>().join(&b","[..]);
     let target = incoming.origin_form();
@@ -47,19 +47,20 @@ async fn begin(task: &Task<'_>, pages: &Pages, outgoing: &mut Outgoing) -> Resul
         (b"Cache-Control", b"no-store"),
         (b"X-Content-Type-Options", b"nosniff"),
     ];
-    if shown.trailers.is_empty() {
+    let has_length = shown.trailers.is_empty() && shown.events.is_none();
+    if has_length {
         fields.push((b"Content-Length", length.as_bytes()));
     }
     fields.extend(shown.field.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
-    if task.site.is_draining() {
+    let framing = if has_length {
+        BodyFraming::Length(shown.text.len() as u64)
+    } else {
+        BodyFraming::Chunked.sent_to(incoming.minor_version)
+    };
+    if framing == BodyFraming::UntilClose || task.site.is_draining() {
         progress.close(true);
     }
     let persistence = Persistence::of(progress.closes(), incoming.minor_version);
-    let framing = if shown.trailers.is_empty() {
-        BodyFraming::Length(shown.text.len() as u64)
-    } else {
-        BodyFraming::Chunked
-    };
     let head = encode(
         (shown.status, reason(shown.status)),
         redirected(None, fields.into_iter()),
@@ -72,7 +73,14 @@ async fn begin(task: &Task<'_>, pages: &Pages, outgoing: &mut Outgoing) -> Resul
     progress.begin(shown.status);
     progress.set_head(head.len());
     outgoing.push(Piece::Bytes(head));
-    if let Some(length) = NonZeroUsize::new(shown.text.len()).filter(|_| method != "HEAD") {
+    if method == "HEAD" {
+        return Ok(false);
+    }
+    if let Some(events) = shown.events {
+        outgoing.attach(Supply::Source(Box::new(events)), framing);
+        return Ok(true);
+    }
+    if let Some(length) = NonZeroUsize::new(shown.text.len()) {
         let text = shown.text.into_bytes();
         if framing == BodyFraming::Chunked {
             let fields = shown.trailers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
@@ -82,7 +90,7 @@ async fn begin(task: &Task<'_>, pages: &Pages, outgoing: &mut Outgoing) -> Resul
             outgoing.push(Piece::Bytes(text));
         }
     }
-    Ok(())
+    Ok(false)
 }
 
 fn reason(status: u16) -> &'static [u8] {

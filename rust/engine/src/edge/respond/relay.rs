@@ -124,7 +124,7 @@ async fn attempt(
     outgoing: &mut Outgoing,
 ) -> Result<()> {
     let Task { site, progress, is_tunnel, incoming, .. } = *task;
-    let life = live(site)?;
+    let life = live(task)?;
     outgoing.begin_life(&life);
     let (feed, upload) = request_body(site, framing, is_tunnel);
     let (framing, most) = if is_tunnel { (BodyFraming::Tunnel, None) } else { (framing, most) };
@@ -154,9 +154,9 @@ async fn attempt(
             until(revoked(&permit), progress, site.config.linger, go_on).await
         };
         // On the heap: where all are let in there is no room for it.
-        beside(site, progress, &life, listen, Box::pin(answer).as_mut()).await
+        beside(task, &life, listen, Box::pin(answer).as_mut()).await
     } else {
-        beside(site, progress, &life, listen, pin!(go_on)).await
+        beside(task, &life, listen, pin!(go_on)).await
     };
     progress.tear(outgoing.is_torn());
     result

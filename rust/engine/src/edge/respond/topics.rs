@@ -26,7 +26,7 @@ impl Responder for Topics {
         let task = &*task;
         let Task { site, incoming, progress, .. } = *task;
         let _guard = self.location.enter()?;
-        let life = live(site)?;
+        let life = live(task)?;
         let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
         outgoing.begin_life(&life);
         let listen = pin!(inbound.listen(BodyFraming::Empty, None, None));
@@ -44,14 +44,14 @@ impl Responder for Topics {
                 until(lapsed(gate, &wanted, permit), progress, site.config.linger, send).await
             };
             // On the heap: where all are let in there is no room for it.
-            beside(site, progress, &life, listen, Box::pin(answer).as_mut()).await
+            beside(task, &life, listen, Box::pin(answer).as_mut()).await
         } else {
             let answer = async {
                 begin(task, self, &mut outgoing).await?;
                 site.note_resumable(&life);
                 send(task, &Leave::Cancel, true, None, &mut outgoing, |_| {}).await
             };
-            beside(site, progress, &life, listen, pin!(answer)).await
+            beside(task, &life, listen, pin!(answer)).await
         };
         progress.tear(outgoing.is_torn());
         result
