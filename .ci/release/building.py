@@ -64,7 +64,7 @@ def wheel(flavour: targets.Flavour, where: targets.Platform, version: str, out: 
 def sdist(out: Path) -> Path:
     """Leave the source distribution in `out`."""
     with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
-        _maturin("sdist", "--quiet", "--out", folder)
+        _maturin("sdist", "--out", folder)
         (built,) = Path(folder).glob("*.tar.gz")
         out.mkdir(parents=True, exist_ok=True)
         (out / built.name).write_bytes(built.read_bytes())

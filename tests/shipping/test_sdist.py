@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / ".ci" / "release"))
 
+import building  # noqa: E402
 import checking  # noqa: E402
 
 MATURIN = Path(sys.executable).with_name("maturin")
@@ -18,13 +19,10 @@ MATURIN = Path(sys.executable).with_name("maturin")
 
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As `maturin` makes it of this checkout."""
+    """As a release makes it of this checkout."""
     if not MATURIN.exists() or shutil.which("cargo") is None:
         pytest.skip("needs maturin and cargo: 'make build' has both")
-    folder = tmp_path_factory.mktemp("sdist")
-    subprocess.run([MATURIN, "sdist", "--out", folder], cwd=ROOT, check=True, capture_output=True)
-    (built,) = folder.glob("*.tar.gz")
-    return built
+    return building.sdist(tmp_path_factory.mktemp("sdist"))
 
 
 def test_it_holds_what_a_build_takes_and_nothing_else(sdist: Path) -> None:
