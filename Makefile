@@ -133,6 +133,48 @@ tests/browsers/node_modules: tests/browsers/package.json
 .PHONY: browser-packages
 browser-packages: tests/browsers/node_modules ## Fetch the JavaScript that pages of tests/browsers import
 
+# What a release is built and checked with: other versions of zig and maturin make other bytes.
+$(VENV)-release/.tools: pyproject.toml | toolchain
+	test -x $(VENV)-release/bin/python || $(PYTHON) -m venv $(VENV)-release
+	$(VENV)-release/bin/python -m pip install -q --upgrade pip
+	$(VENV)-release/bin/python -m pip install -q --group release
+	touch $@
+
+RELEASE = $(VENV)-release/bin/python .ci/release
+
+.PHONY: wheel
+wheel: $(VENV)-release/.tools ## Leave this machine's wheel in dist/, its debug information in dist/debug/
+	$(RELEASE) build --abi3-only
+
+.PHONY: test-wheel
+test-wheel: build wheel ## Install the wheel of dist/ in a fresh directory without Rust, and run what it installs
+	PENSTOCK_WHEEL=$$(ls -t dist/*-abi3-*.whl | head -1) $(BIN)/python -m pytest -q tests/shipping/test_fresh_directory.py
+
+.PHONY: test-reproducible
+test-reproducible: $(VENV)-release/.tools ## Build the wheel of the last commit in two other directories, and compare
+	$(RELEASE) reproduce
+
+.PHONY: test-sdist
+test-sdist: $(VENV)-release/.tools ## Build a wheel from the source distribution without a network
+	$(RELEASE) rebuild
+
+# Rust's standard library for what is cross-compiled; zig brings the libraries of C.
+.PHONY: release-targets
+release-targets:
+	rustup target add aarch64-unknown-linux-gnu x86_64-unknown-linux-musl aarch64-unknown-linux-musl
+
+.PHONY: release
+release: release-targets $(VENV)-release/.tools ## Build every file of a release into dist/, and check them: TAG=v1.2.3
+	rm -rf dist
+	$(RELEASE) build --platform all --sdist
+	$(RELEASE) check $(if $(TAG),--tag $(TAG))
+
+.PHONY: workflows
+workflows: $(VENV)-release/.tools ## Check .github/workflows with zizmor and actionlint (needs Go)
+	$(VENV)-release/bin/zizmor --offline --quiet .github/workflows
+	@command -v go >/dev/null || { echo "make: this takes Go: install it, as by 'apt-get install golang'" >&2; exit 1; }
+	go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12 .github/workflows/*.yml
+
 $(VENV)-tls/.tools: pyproject.toml
 	test -x $(VENV)-tls/bin/python || $(PYTHON) -m venv $(VENV)-tls
 	$(VENV)-tls/bin/python -m pip install -q --upgrade pip
@@ -164,6 +206,10 @@ tests/dashboards/node_modules: tests/dashboards/package.json
 dashboard-types: tests/dashboards/node_modules ## Check the dashboards by the types of Grafana itself (fetches them)
 	$(PYTHON) tests/dashboards/types_of_grafana.py
 
+.PHONY: test-collector
+test-collector: build ## Send traces to an OpenTelemetry Collector (needs Go, which builds it: minutes)
+	$(BIN)/python tests/collector_suites/run.py
+
 .PHONY: structure
 structure: ## Show circles of imports and other figures of the code; RECORD=1 takes from the record what is gone
 	$(PYTHON) .ci/structure $(if $(RECORD),--record)
@@ -173,9 +219,11 @@ lint: build structure words docs ## Check format, lints, types, stubs, imports a
 	cd rust && $(CARGO) fmt --all --check
 	cd rust && $(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	cd rust && RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps --workspace
-	$(BIN)/ruff format --check python tests benchmarks examples dashboards
-	$(BIN)/ruff check python tests benchmarks examples dashboards
+	$(BIN)/ruff format --check python tests benchmarks examples dashboards .ci/release build_backend
+	$(BIN)/ruff check python tests benchmarks examples dashboards .ci/release build_backend
 	$(BIN)/mypy
+	MYPYPATH=.ci/release $(BIN)/mypy .ci/release/*.py
+	$(BIN)/mypy build_backend/penstock_build.py
 	$(BIN)/python -m mypy.stubtest penstock._native
 
 .PHONY: words
@@ -193,8 +241,8 @@ man: build ## Write the manual pages, docs/man, from the commands
 .PHONY: format
 format: $(VENV)/.tools ## Format everything
 	cd rust && $(CARGO) fmt --all
-	$(BIN)/ruff format python tests benchmarks examples dashboards
-	$(BIN)/ruff check --fix-only python tests benchmarks examples dashboards
+	$(BIN)/ruff format python tests benchmarks examples dashboards .ci/release build_backend
+	$(BIN)/ruff check --fix-only python tests benchmarks examples dashboards .ci/release build_backend
 
 .PHONY: cache-tests
 cache-tests: $(VENV)/.built ## Score the cache with http-tests/cache-tests: CACHE_TESTS=its checkout

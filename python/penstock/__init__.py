@@ -14,9 +14,11 @@ itself in `penstock.workers`. All of it is loaded on first use.
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
 from ._native import __version__
+
+# As type checkers know it. The module `typing` takes more than half of the time of an import of this package.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     # Loaded on first use: the library does without aiohttp, and the command without much of the library.
@@ -166,7 +168,7 @@ if not TYPE_CHECKING:
         **dict.fromkeys(("Frame", "FrameStream", "Response"), "stream"),
     }
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> object:
         if name in _MODULES:
             return importlib.import_module(f".{name}", __name__)
         if name in _HOMES:

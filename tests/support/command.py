@@ -6,7 +6,7 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -51,11 +51,17 @@ class Running:
 
 
 @asynccontextmanager
-async def serve(*arguments: str, directory: Path | None = None) -> AsyncIterator[Running]:
+async def serve(
+    *arguments: str,
+    directory: Path | None = None,
+    command: Sequence[str] = COMMAND,
+    environment: Mapping[str, str] | None = None,
+) -> AsyncIterator[Running]:
     process = await asyncio.create_subprocess_exec(
-        *(*COMMAND, "serve", "--listen", "127.0.0.1:0", *arguments),
+        *(*command, "serve", "--listen", "127.0.0.1:0", *arguments),
         stderr=asyncio.subprocess.PIPE,
         cwd=directory,
+        env=environment,
     )
     running = Running(process)
     try:
