@@ -16,13 +16,15 @@ from . import __version__, _no_tls, config
 from .cache_command import cache, control_path
 from .cli_options import (
     TIMEOUTS,
-    address,
     address_for_browsers,
+    address_or_inherited,
     listen_option,
     seconds,
     timeout_options,
     tls_options,
 )
+from .health_command import health
+from .serving.inherited import Listen
 
 __all__ = ["main"]
 
@@ -64,6 +66,7 @@ def main() -> None:
 
 
 main.add_command(cache)
+main.add_command(health)
 
 
 @main.command()
@@ -77,8 +80,9 @@ main.add_command(cache)
     "names it becomes a path of this server.",
 )
 @listen_option(
-    address,
-    "Where to serve: HOST:PORT, a PORT or :PORT for all interfaces, or unix:PATH. Port 0 takes a free one.",
+    address_or_inherited,
+    "Where to serve: HOST:PORT, a PORT or :PORT for all interfaces, or unix:PATH; port 0 takes a free one. fd:NAME or "
+    "fd:NUMBER takes a socket that the process was started with, such as systemd's.",
 )
 @click.option(
     "--drain",
@@ -279,7 +283,7 @@ def serve(
     /,
     app: str | None,
     origin: tuple[str, ...],
-    listen: tuple[str, int] | str,
+    listen: Listen,
     uvloop: bool | None,
     log_level: str,
     **options: Any,
@@ -311,24 +315,25 @@ def serve(
 
     serving.log_to_stderr(log_level)
     front = serving.front_of(listen, options)
-    if is_native:
-        work = serving.relaying(origin, front, options)
-        # The loop has signals to wait for, and no request: uvloop would cost 2 MB for nothing.
-        uvloop = bool(uvloop)
-    else:
-        from . import cli_application as application  # noqa: PLC0415 (aiohttp, which takes 15 MB)
-
-        if app is not None and options["workers"] is not None:
-            work = application.in_workers(app, front, log_level, uvloop, options)
+    with serving.announcing(listen) as announcer:
+        if is_native:
+            work = serving.relaying(origin, front, options, announcer)
+            # The loop has signals to wait for, and no request: uvloop would cost 2 MB for nothing.
+            uvloop = bool(uvloop)
         else:
-            make = application.of_name(app) if app is not None else application.of_origin(origin, options)
-            work = application.in_this_process(make, front, options["drain"])
-    pages = None if front.status is None else front.status.place()
-    plain = None if front.edge.tls is None else front.edge.tls.redirects_at()
-    serving.run(work, uvloop, {"--listen": listen, "--status-listen": pages, "--http-redirect": plain})
+            from . import cli_application as application  # noqa: PLC0415 (aiohttp, which takes 15 MB)
+
+            if app is not None and options["workers"] is not None:
+                work = application.in_workers(app, front, log_level, uvloop, options, announcer)
+            else:
+                make = application.of_name(app) if app is not None else application.of_origin(origin, options)
+                work = application.in_this_process(make, front, options["drain"], announcer)
+        pages = None if front.status is None else front.status.place()
+        plain = None if front.edge.tls is None else front.edge.tls.redirects_at()
+        serving.run(work, uvloop, {"--listen": listen, "--status-listen": pages, "--http-redirect": plain})
 
 
-def _doctor(app: str | None, origin: tuple[str, ...], listen: tuple[str, int] | str, **options: Any) -> None:
+def _doctor(app: str | None, origin: tuple[str, ...], listen: Listen, **options: Any) -> None:
     """Check whether this machine is fit for `penstock serve` with the same options.
 
     It reads, and changes nothing: limits of descriptors, memory and processor time, settings of the kernel, the clock,

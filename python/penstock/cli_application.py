@@ -10,8 +10,9 @@ from aiohttp import web
 
 from . import config
 from .cli_options import errors_of_names, errors_of_options
-from .cli_serving import Front, engine_of, operated, origins_of, tell_where
+from .cli_serving import Front, engine_of, operated, origins_of
 from .engine import Engine
+from .serving.announcer import Announcer
 from .web import Gateway, settle_failures
 from .web.app_import import load, parts_of
 from .web.server import serve
@@ -22,7 +23,12 @@ _Made = tuple[web.Application, Engine | None]
 
 
 def in_workers(
-    app: str, front: Front, log_level: str, uvloop: bool | None, options: Mapping[str, Any]
+    app: str,
+    front: Front,
+    log_level: str,
+    uvloop: bool | None,
+    options: Mapping[str, Any],
+    announcer: Announcer,
 ) -> Coroutine[Any, Any, None]:
     """Serve what `app` names in worker processes. Settings are checked now."""
     from .workers.server import serve as serve_in_workers  # noqa: PLC0415 (an application alone does without)
@@ -42,7 +48,7 @@ def in_workers(
                 log_level=log_level,
                 uvloop=uvloop,
                 status=front.status,
-                ready=tell_where,
+                announcer=announcer,
             )
 
     return run()
@@ -62,7 +68,9 @@ def _edge(app: str, options: Mapping[str, Any]) -> tuple[Callable[[], Engine], c
         return engine_of(options, config.Timeouts()), settings
 
 
-async def in_this_process(make: Callable[[], Coroutine[Any, Any, _Made]], front: Front, drain: float) -> None:
+async def in_this_process(
+    make: Callable[[], Coroutine[Any, Any, _Made]], front: Front, drain: float, announcer: Announcer
+) -> None:
     """Serve what `make` returns."""
     application, engine = await make()
     async with operated(engine, front.control):
@@ -75,7 +83,7 @@ async def in_this_process(make: Callable[[], Coroutine[Any, Any, _Made]], front:
             access_log=front.access_log,
             decode_requests=engine is None,
             status=front.status,
-            ready=tell_where,
+            announcer=announcer,
         )
 
 

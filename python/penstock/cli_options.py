@@ -15,12 +15,14 @@ from . import config
 from .config.checks import parse_address
 from .config.tls import CLIENTS, UNKNOWN_NAMES, VERSIONS
 from .exceptions import ConfigurationError, PenstockError
+from .serving.inherited import Inherited, Listen
 from .serving.names import FailedError, NotFoundError
 
 __all__ = [
     "TIMEOUTS",
     "address",
     "address_for_browsers",
+    "address_or_inherited",
     "errors_of_names",
     "errors_of_options",
     "failure",
@@ -129,6 +131,14 @@ def address(text: str) -> tuple[str, int] | str:
         return parse_address(text)
     except ValueError as error:
         raise click.BadParameter(f"{text!r} {error}") from None
+
+
+def address_or_inherited(text: str) -> Listen:
+    """What `address` reads, or a socket that is there already: `fd:NAME` or `fd:NUMBER`."""
+    kind, _, name = text.partition(":")
+    if kind == "fd" and name:
+        return Inherited(name)
+    return address(text)
 
 
 def address_for_browsers(text: str) -> tuple[str, int]:

@@ -4,10 +4,12 @@ That needs no aiohttp, which would double the memory of the process. `cli_applic
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -17,10 +19,13 @@ from .engine import Engine
 from .exceptions import PenstockError
 from .origins import Origins, parse_origin
 from .serving import origin as native
+from .serving.announcer import Announcer
+from .serving.inherited import Inherited, Listen, take_passed
 from .serving.startup import log_to_stderr, loop_factory
 
 __all__ = [
     "Front",
+    "announcing",
     "engine_of",
     "front_of",
     "log_to_stderr",
@@ -28,21 +33,22 @@ __all__ = [
     "origins_of",
     "relaying",
     "run",
-    "tell_where",
 ]
+
+_log: Final = logging.getLogger("penstock.serve")
 
 
 class Front(NamedTuple):
     """What clients and operators see, wherever the application runs."""
 
-    listen: tuple[str, int] | str
+    listen: Listen
     edge: config.Edge
     status: config.Status | None
     control: Path | None
     access_log: config.AccessLog | None
 
 
-def front_of(listen: tuple[str, int] | str, options: Mapping[str, Any]) -> Front:
+def front_of(listen: Listen, options: Mapping[str, Any]) -> Front:
     """What the options say of it."""
     place = options["status_listen"]
     with errors_of_options():
@@ -165,7 +171,9 @@ def origins_of(urls: tuple[str, ...], options: Mapping[str, Any]) -> Relaying:
         return Relaying(origin, make_engine, forwarding, caching)
 
 
-def relaying(urls: tuple[str, ...], front: Front, options: Mapping[str, Any]) -> Coroutine[Any, Any, None]:
+def relaying(
+    urls: tuple[str, ...], front: Front, options: Mapping[str, Any], announcer: Announcer
+) -> Coroutine[Any, Any, None]:
     """Have the engine alone relay to the origin. Settings are checked now."""
     origin, make_engine, forwarding, caching = origins_of(urls, options)
     with errors_of_options(others="--origin"):
@@ -182,7 +190,7 @@ def relaying(urls: tuple[str, ...], front: Front, options: Mapping[str, Any]) ->
                 drain=options["drain"],
                 access_log=front.access_log,
                 status=front.status,
-                ready=tell_where,
+                announcer=announcer,
             )
 
     return serve()
@@ -203,11 +211,18 @@ async def operated(engine: Engine | None, control: Path | None) -> AsyncIterator
             await engine.aclose()
 
 
-def tell_where(url: str, pages: str | None) -> None:
-    """Say where connections are accepted, and where the pages about the engine are."""
-    click.echo(f"listening on {url}", err=True)
-    if pages is not None:
-        click.echo(f"status on {pages}/penstock/", err=True)
+@contextmanager
+def announcing(listen: Listen) -> Iterator[Announcer]:
+    """What the state of this process is announced by within the block. What systemd has passed is taken over before."""
+    names = take_passed()
+    if names and not isinstance(listen, Inherited):
+        _log.warning(
+            "the service manager has passed sockets that nothing listens to: %s. Name one: --listen fd:%s",
+            ", ".join(names),
+            names[0],
+        )
+    with closing(Announcer.of_environment(partial(click.echo, err=True))) as announcer:
+        yield announcer
 
 
 def run(work: Coroutine[Any, Any, None], uvloop: bool | None, listens: Mapping[str, object]) -> None:

@@ -12,6 +12,7 @@ from penstock._cores import engine_threads
 from penstock.cli_options import errors_of_options
 from penstock.cli_serving import Front, front_of
 from penstock.config.checks import parse_size
+from penstock.serving.inherited import Listen
 
 from .files import check_files
 from .finding import Finding
@@ -27,7 +28,7 @@ __all__ = ["diagnose"]
 def diagnose(
     app: str | None,
     origin: tuple[str, ...],
-    listen: tuple[str, int] | str,
+    listen: Listen,
     options: Mapping[str, Any],
     *,
     clients: int,
