@@ -33,7 +33,7 @@ class Announcer:
 
     Args:
         say: prints a line for the operator.
-        address: the socket of the service manager; None if there is none.
+        address: the socket of the service manager; None without a service manager.
         watchdog: seconds in which it wants a sign; None if it wants none.
     """
 

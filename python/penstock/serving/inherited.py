@@ -36,7 +36,7 @@ class Inherited:
         """The sockets: one for a number, and for a name all that have it.
 
         Raises:
-            SystemFailureError: there is none, or it is not a stream socket (LISTEN_FAILED).
+            SystemFailureError: it is missing, or is not a stream socket (LISTEN_FAILED).
         """
         if self.name.isascii() and self.name.isdigit():
             numbers = [int(self.name)]
