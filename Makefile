@@ -168,6 +168,7 @@ lint: build structure words docs ## Check format, lints, types, stubs, imports a
 	$(BIN)/ruff check python tests benchmarks examples
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest penstock._native
+	$(BIN)/hadolint packaging/image/Dockerfile
 
 .PHONY: words
 words: ## Check the words of .ci/words.toml; SHOW=docs lists what a place has, RECORD=1 lowers the limits
