@@ -69,6 +69,26 @@ def test_options_are_there(path: Path) -> None:
                 assert option in known, f"{name(path)}: {option}"
 
 
+def commands(path: Path) -> list[str]:
+    """The options that blocks of the guide give to penstock: in its own command, and in a unit's OPTIONS."""
+    text = path.read_text().replace("\\\n", " ")
+    inside = "\n".join(re.findall(r"^```\w*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    found = re.findall(r"\bpenstock (?:serve|doctor|health|cache) (.*)", inside)
+    return found + re.findall(r'OPTIONS="(.*?)"', inside)
+
+
+@pytest.mark.parametrize("path", [*GUIDES, ROOT / "docs" / "operations" / "running.md"], ids=name)
+def test_commands_have_options_that_are_there(path: Path) -> None:
+    known = options()
+    for command in commands(path):
+        for option in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", command):
+            assert option in known, f"{name(path)}: {option}"
+
+
+def test_guides_have_commands() -> None:
+    assert sum(len(commands(path)) for path in GUIDES) >= 5
+
+
 @pytest.mark.parametrize("path", GUIDES, ids=name)
 def test_classes_have_the_parameters(path: Path) -> None:
     text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)

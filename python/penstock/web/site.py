@@ -95,7 +95,7 @@ class Site(web.BaseSite):
         _arguments.text("host", host, "'127.0.0.1'")
         _arguments.whole("port", port)
         _arguments.path("path", path)
-        sockets = (sock,) if sock is None or isinstance(sock, socket.socket) else tuple(sock)
+        sockets = tuple(sock) if isinstance(sock, Iterable) else (sock,)
         for each in sockets:
             _arguments.instance("sock", each, socket.socket, "a socket that is bound, several, or None")
         _arguments.instance("engine", engine, Engine, "a penstock.Engine, or None for the shared one")
