@@ -1,6 +1,6 @@
 """The overview: whether it is well, and on which routes it is not."""
 
-from .expressions import or_zero, quantile, rate, ratio, selected, total
+from .expressions import lowest, or_zero, quantile, rate, ratio, selected, total
 from .shape import Page, Row, graph, stat
 
 _STATUSES = {"1..|2..": "green", "3..": "blue", "4..|499": "yellow", "5..|none": "red"}
@@ -211,7 +211,7 @@ PAGE = Page(
                         rate("engine_thread_busy_seconds_total", "instance", "thread"),
                         "{{instance}} {{thread}}",
                     ),
-                    width=6,
+                    width=8,
                     most=1,
                 ),
                 graph(
@@ -223,7 +223,7 @@ PAGE = Page(
                         f"{selected('process_open_descriptors')} / {selected('process_descriptor_limit')}",
                         "{{instance}}",
                     ),
-                    width=6,
+                    width=8,
                 ),
                 graph(
                     "What is not told",
@@ -234,14 +234,23 @@ PAGE = Page(
                     (rate("log_lines_dropped_total"), "log lines dropped"),
                     (rate("trace_spans_total"), "spans kept"),
                     (rate("trace_spans_dropped_total"), "spans dropped"),
-                    width=6,
+                    width=8,
+                ),
+                graph(
+                    "Configuration",
+                    "Whether each instance serves the configuration file that it read last: 0 if that was bad, which "
+                    "its log explains. And readings a second.",
+                    "short",
+                    (lowest("configuration_current", "instance"), "{{instance}}"),
+                    (rate("configuration_reloads_total", "result"), "read: {{result}}"),
+                    width=8,
                 ),
                 graph(
                     "Version",
                     "Instances by the version that runs.",
                     "short",
                     (total("build_info", "version"), "{{version}}"),
-                    width=6,
+                    width=8,
                     stacked=True,
                 ),
             ),

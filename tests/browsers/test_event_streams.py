@@ -89,7 +89,8 @@ async def test_fifty_streams_share_a_connection(
         heard = await any_tab.evaluate("heard")
         assert heard == [[f"first of {number}", f"second of {number}"] for number in range(_COUNT)]
         assert script.streams == _COUNT
-        assert connections(engine) == 1
+        # A browser whose handshake takes long opens a second connection, and closes the one that it does not need.
+        await until(lambda: connections(engine) == 1, "all streams are on one connection")
         # Each stream ends for the origin when the page closes it.
         await any_tab.evaluate("{ sources.forEach((source) => source.close()) }")
         await until(lambda: script.left == _COUNT, "the origin hears that each stream was closed")

@@ -316,7 +316,9 @@ async def test_an_event_is_bounded_whatever_clients_ask(engine: penstock.Engine,
             clients.append(client)
             await client.get(f"/vod/{'a' * 1000}{strange}{number}")
         async with served.pages.viewer() as viewer:
-            event = await viewer.until(lambda event: event["totals"]["lasting"] == 60, "all are there")
+            event = await viewer.until(
+                lambda event: event["totals"]["lasting"] == 60 and event["slowest"], "all are there, and slow"
+            )
             assert len(event["slowest"]) == ROWS
             assert all(len(one["path"]) <= 201 for one in event["slowest"])
         script.release.set()

@@ -95,7 +95,7 @@ pub struct Session {
     pub(crate) block: Option<Block>,
     /// In the order of their numbers.
     pub(crate) streams: Vec<Stream>,
-    /// Those that have something to send, in any order. Of a hundred event streams few have: to look through all of them cost
+    /// The streams that have something to send, in any order. Of a hundred event streams few have: to look through all of them cost
     /// 6,000 instructions an event.
     pub(crate) due: Vec<u32>,
     /// The highest number of a stream that the other side has begun.
