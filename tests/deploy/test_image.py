@@ -37,5 +37,8 @@ def test_what_is_built_from_is_sent_and_nothing_else() -> None:
     lines = (ROOT / ".dockerignore").read_text().splitlines()
     assert "*" in lines
     kept = {line[1:].partition("/")[0] for line in lines if line.startswith("!")}
-    assert kept == {"LICENSE", "README.md", "dist", "pyproject.toml", "python", "rust"}
+    # docs/man: manual pages are in the wheel.
+    needed = {"LICENSE", "README.md", "build_backend", "docs", "pyproject.toml", "python", "rust"}
+    assert kept == {"dist", *needed}
+    assert "!docs/man" in lines
     assert "rust/target" in lines

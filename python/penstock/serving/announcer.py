@@ -74,10 +74,12 @@ class Announcer:
             engine: what serves.
             hung: an engine thread without progress for so many seconds hangs.
         """
-        for url in urls:
-            self._say(f"listening on {url}")
+        lines = [f"listening on {url}" for url in urls]
         if pages is not None:
-            self._say(f"status on {pages}/penstock/")
+            # They are of the first site.
+            lines.insert(1, f"status on {pages}/penstock/")
+        for line in lines:
+            self._say(line)
         self._state = f"STATUS=listening on {', '.join(urls)}"
         self._tell("READY=1", self._state)
         if self._watchdog is not None:
