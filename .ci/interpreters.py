@@ -39,11 +39,11 @@ ALONE = [
     for path in sorted((ROOT / "tests" / folder).glob("test_*.py"))
     if path.stem.removeprefix("test_") not in of_python
 ]
-# Nor do browsers, ffmpeg, make, slow clients of the engine, programs that run by an interpreter of their own, and checks of
+# Nor do browsers, Prometheus, ffmpeg, make, slow clients of the engine, programs that run by an interpreter of their own, and checks of
 # the checkout show anything about the interpreter.
 OF_THE_CHECKOUT = ("benchmark_table", "counts", "imports", "makefile", "structure", "words")
 ELSEWHERE = (
-    *("applications", "browsers", "demo", "edge", "media", "overload"),
+    *("applications", "browsers", "dashboards", "demo", "edge", "media", "overload"),
     *(f"test_{name}.py" for name in OF_THE_CHECKOUT),
 )
 SKIPPED = [

@@ -235,7 +235,7 @@ mod tests {
         now.add(&buckets);
         assert_eq!(quantile(0.5, Some(&before), &now), Some(0.015));
         assert_eq!(quantile(1.0, Some(&before), &now), Some(0.02));
-        assert_eq!(quantile(1.0, None, &now), Some(75.0));
+        assert_eq!(quantile(1.0, None, &now), Some(60.0));
         buckets.add(Duration::from_secs(1000));
         let mut now = Histogram::default();
         now.add(&buckets);
