@@ -185,6 +185,20 @@ $(VENV)-tls/.tools: pyproject.toml
 test-tls: build $(VENV)-tls/.tools ## Run testssl.sh and sslyze against `penstock serve` over TLS
 	$(BIN)/python tests/tls_suites/run.py
 
+$(VENV)-chart/.tools: pyproject.toml
+	test -x $(VENV)-chart/bin/python || $(PYTHON) -m venv $(VENV)-chart
+	$(VENV)-chart/bin/python -m pip install -q --upgrade pip
+	$(VENV)-chart/bin/python -m pip install -q --group chart
+	touch $@
+
+.PHONY: test-chart
+test-chart: $(VENV)-chart/.tools ## Lint, render and validate the Helm chart; takes helm, HELM=its path. RECORD=1 writes what is rendered
+	$(VENV)-chart/bin/python tests/chart_suites/run.py $(if $(RECORD),--record)
+
+.PHONY: test-image
+test-image: $(VENV)/.tools ## Build the image on Debian packages and run it; takes root, mmdebstrap, buildah, crun and a wheel in dist/
+	$(BIN)/python tests/image_suites/run.py
+
 .PHONY: test-http2
 test-http2: build ## Run h2spec against a native route, an application and the cache
 	$(BIN)/python tests/http2_suites/run.py
@@ -225,6 +239,7 @@ lint: build structure words docs ## Check format, lints, types, stubs, imports a
 	MYPYPATH=.ci/release $(BIN)/mypy .ci/release/*.py
 	$(BIN)/mypy build_backend/penstock_build.py
 	$(BIN)/python -m mypy.stubtest penstock._native
+	$(BIN)/hadolint packaging/image/Dockerfile
 
 .PHONY: words
 words: ## Check the words of .ci/words.toml; SHOW=docs lists what a place has, RECORD=1 lowers the limits

@@ -1256,6 +1256,9 @@ class Engine:
     def metrics(self, open: bool) -> str:  # noqa: A002
         """All metrics, in Prometheus' text format, or as OpenMetrics."""
 
+    def fault(self, hung: float) -> str | None:
+        """What is wrong, if an engine thread has made no progress for `hung` seconds."""
+
     def stop(self) -> None: ...
     def join(self) -> None: ...
     def close(self) -> None: ...

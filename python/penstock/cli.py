@@ -24,6 +24,7 @@ from .cli_options import (
     timeout_options,
     tls_options,
 )
+from .health_command import health
 
 __all__ = ["main"]
 
@@ -65,6 +66,7 @@ def main() -> None:
 
 
 main.add_command(cache)
+main.add_command(health)
 
 
 @main.command(cls=ConfiguredCommand)
@@ -85,7 +87,8 @@ main.add_command(cache)
 )
 @listen_option(
     address_text,
-    "Where to serve: HOST:PORT, a PORT or :PORT for all interfaces, or unix:PATH. Port 0 takes a free one.",
+    "Where to serve: HOST:PORT, a PORT or :PORT for all interfaces, or unix:PATH; port 0 takes a free one. fd:NAME or "
+    "fd:NUMBER takes a socket that the process was started with, such as systemd's.",
 )
 @click.option(
     "--drain",
@@ -315,23 +318,24 @@ def serve(ctx: click.Context, /, **_: Any) -> None:
     server = plan.server
     serving.log_to_stderr(server.log_level)
     uvloop = server.uvloop
-    if server.app is None and server.lane == "native":
-        work = serving.relaying(configuration, plan)
-        # The loop has signals to wait for, and no request: uvloop would cost 2 MB for nothing.
-        uvloop = bool(uvloop)
-    else:
-        from . import cli_application as application  # noqa: PLC0415 (aiohttp, which takes 15 MB)
-
-        if server.app is not None and server.workers is not None:
-            work = application.in_workers(server.app, server.workers, configuration, plan)
+    with serving.announcing(plan) as announcer:
+        if server.app is None and server.lane == "native":
+            work = serving.relaying(configuration, plan, announcer)
+            # The loop has signals to wait for, and no request: uvloop would cost 2 MB for nothing.
+            uvloop = bool(uvloop)
         else:
-            make = (
-                application.of_origin(configuration, plan)
-                if server.app is None
-                else application.of_name(server.app)
-            )
-            work = application.in_this_process(make, plan)
-    serving.run(work, uvloop, serving.listens_of(configuration, plan))
+            from . import cli_application as application  # noqa: PLC0415 (aiohttp, which takes 15 MB)
+
+            if server.app is not None and server.workers is not None:
+                work = application.in_workers(server.app, server.workers, configuration, plan, announcer)
+            else:
+                make = (
+                    application.of_origin(configuration, plan)
+                    if server.app is None
+                    else application.of_name(server.app)
+                )
+                work = application.in_this_process(make, plan, announcer)
+        serving.run(work, uvloop, serving.listens_of(configuration, plan))
 
 
 def _configured(ctx: click.Context) -> Configuration:

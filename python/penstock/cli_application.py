@@ -12,12 +12,14 @@ from aiohttp import web
 
 from .cli_config import Configuration
 from .cli_options import errors_of_names
-from .cli_serving import control_of, engine_of, operated, rereading, tell_where
+from .cli_serving import control_of, engine_of, operated, rereading
 from .config import Workers
 from .config.server import DEFAULT_ORIGIN
+from .configuration import FaultyConfigurationError
 from .engine import Engine
+from .serving.announcer import Announcer
 from .serving.plan import Plan
-from .serving.routes import Reload, read_again, tell_applied
+from .serving.routes import Reload, tell_applied, tell_failed
 from .web import Gateway, settle_failures
 from .web.app_import import load, parts_of
 from .web.server import serve
@@ -28,7 +30,7 @@ _Made = tuple[web.Application, Engine | None]
 
 
 def in_workers(
-    app: str, settings: Workers, configuration: Configuration, plan: Plan
+    app: str, settings: Workers, configuration: Configuration, plan: Plan, announcer: Announcer
 ) -> Coroutine[Any, Any, None]:
     """Serve what `app` names in worker processes. It is not looked for here."""
     from .workers.server import serve as serve_in_workers  # noqa: PLC0415 (an application alone does without)
@@ -51,21 +53,29 @@ def in_workers(
                 log_level=server.log_level,
                 uvloop=server.uvloop,
                 status=server.status,
-                ready=tell_where,
+                announcer=announcer,
                 reread=None if read is None else partial(_reread, read, plan, engine),
             )
 
     return run()
 
 
-def _reread(read: Reload, plan: Plan, engine: Engine) -> None:
-    """Have the faults of the file told, and what in it takes a restart: with workers that is all of it."""
-    found = read_again(read, plan, engine)
-    if found is not None:
-        tell_applied(plan, found, engine)
+def _reread(read: Reload, plan: Plan, engine: Engine) -> str | None:
+    """Have the faults of the file told, and what in it takes a restart: with workers that is all of it.
+
+    Returns its faults in a line; None if it has none.
+    """
+    try:
+        found = read(plan)
+    except FaultyConfigurationError as error:
+        return tell_failed(engine, [str(fault) for fault in error.faults])
+    tell_applied(plan, found, engine)
+    return None
 
 
-async def in_this_process(make: Callable[[], Coroutine[Any, Any, _Made]], plan: Plan) -> None:
+async def in_this_process(
+    make: Callable[[], Coroutine[Any, Any, _Made]], plan: Plan, announcer: Announcer
+) -> None:
     """Serve what `make` returns."""
     application, engine = await make()
     server = plan.server
@@ -79,7 +89,7 @@ async def in_this_process(make: Callable[[], Coroutine[Any, Any, _Made]], plan: 
             access_log=server.access_log,
             decode_requests=engine is None,
             status=server.status,
-            ready=tell_where,
+            announcer=announcer,
         )
 
 

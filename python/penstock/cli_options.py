@@ -9,6 +9,7 @@ import click
 
 from . import config
 from .config.checks import parse_address
+from .config.listen import parse_listen
 from .config.tls import CLIENTS, UNKNOWN_NAMES, VERSIONS
 from .exceptions import PenstockError
 from .serving.names import FailedError, NotFoundError
@@ -16,6 +17,7 @@ from .serving.names import FailedError, NotFoundError
 __all__ = [
     "SERVER",
     "TIMEOUTS",
+    "address",
     "address_for_browsers",
     "address_text",
     "errors_of_names",
@@ -89,8 +91,11 @@ def address(text: str) -> tuple[str, int] | str:
 
 
 def address_text(text: str) -> str:
-    """The same, checked, and as it was written."""
-    address(text)
+    """An address, or sockets that are there already: checked, and as it was written."""
+    try:
+        parse_listen(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} {error}") from None
     return text
 
 

@@ -4,23 +4,29 @@ That needs no aiohttp, which would double the memory of the process. `cli_applic
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from .cli_config import Configuration, refuse
 from .cli_options import errors_of_names, failure
+from .config.listen import Inherited
 from .configuration import Fault, Faults, FaultyConfigurationError
 from .engine import Engine
 from .exceptions import ConfigurationError, PenstockError
 from .serving import routes as native
+from .serving.announcer import Announcer
+from .serving.inherited import take_passed
 from .serving.plan import Plan, plan_of
 from .serving.startup import log_to_stderr, loop_factory
 
 __all__ = [
+    "announcing",
     "control_of",
     "engine_of",
     "listens_of",
@@ -30,8 +36,9 @@ __all__ = [
     "relaying",
     "rereading",
     "run",
-    "tell_where",
 ]
+
+_log: Final = logging.getLogger("penstock.serve")
 
 
 def planned(configuration: Configuration) -> Plan:
@@ -123,7 +130,7 @@ def rereading(configuration: Configuration) -> native.Reload | None:
     return read
 
 
-def relaying(configuration: Configuration, plan: Plan) -> Coroutine[Any, Any, None]:
+def relaying(configuration: Configuration, plan: Plan, announcer: Announcer) -> Coroutine[Any, Any, None]:
     """Have the engine alone relay by the routes."""
     make_engine = engine_of(configuration, plan)
 
@@ -135,7 +142,7 @@ def relaying(configuration: Configuration, plan: Plan) -> Coroutine[Any, Any, No
                 engine=engine,
                 access_log=plan.server.access_log,
                 status=plan.server.status,
-                ready=tell_where,
+                announcer=announcer,
                 read=rereading(configuration),
             )
 
@@ -157,11 +164,20 @@ async def operated(engine: Engine | None, control: Path | None) -> AsyncIterator
             await engine.aclose()
 
 
-def tell_where(url: str, pages: str | None) -> None:
-    """Say where connections are accepted, and where the pages about the engine are."""
-    click.echo(f"listening on {url}", err=True)
-    if pages is not None:
-        click.echo(f"status on {pages}/penstock/", err=True)
+@contextmanager
+def announcing(plan: Plan) -> Iterator[Announcer]:
+    """What the state of this process is announced by within the block. What systemd has passed is taken over before."""
+    passed = take_passed()
+    used = {site.place.name for site in plan.sites if isinstance(site.place, Inherited)}
+    unused = [name for number, name in passed.items() if used.isdisjoint((name, str(number)))]
+    if unused:
+        _log.warning(
+            "the service manager has passed sockets that nothing listens to: %s. Name one: --listen fd:%s",
+            ", ".join(unused),
+            unused[0],
+        )
+    with closing(Announcer.of_environment(partial(click.echo, err=True))) as announcer:
+        yield announcer
 
 
 def run(work: Coroutine[Any, Any, None], uvloop: bool | None, listens: Mapping[str, object]) -> None:

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 import trustme
+from click.testing import CliRunner
 
 from penstock import config
+from penstock.cli import main
 from penstock.doctor.files import check_files
 from penstock.doctor.finding import Finding
 from penstock.doctor.kernel import check_machine
@@ -206,6 +208,17 @@ def test_a_socket_needs_a_directory(tmp_path: Path) -> None:
     there, lost = str(tmp_path / "a.sock"), str(tmp_path / "none" / "a.sock")
     assert found(check_files(Machine(), plan(listen=there)), "--listen").state == "ok"
     assert found(check_files(Machine(), plan(listen=lost)), "--listen").state == "failure"
+
+
+def test_a_socket_of_the_service_manager_is_not_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "penstock.toml"
+    path.write_text('origin = "http://127.0.0.1:9"\nlisten = "fd:web"\n')
+    said = CliRunner().invoke(main, ["doctor", "--config", str(path), "--json"]).output
+    (finding,) = [each for each in json.loads(said)["checks"] if each["check"] == "--listen"]
+    assert (finding["state"], finding["seen"]) == (
+        "ok",
+        "fd:web: the service manager has it, and is not asked",
+    )
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

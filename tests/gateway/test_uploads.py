@@ -3,9 +3,12 @@
 import asyncio
 import gzip
 import hashlib
+import json
 
 import pytest
+from aiohttp import web
 
+import penstock
 from penstock.testing import Peer, ScriptedOrigin, respond
 from penstock.web import FAILURE, Gateway
 from support.client import RawClient, answer
@@ -71,6 +74,35 @@ async def test_chunks_stay_chunks(serving: Serving, connect: Connect) -> None:
             None,
         )
         assert receiver.bodies == [b"fourseven"]
+
+
+async def test_a_body_that_the_handler_has_read_is_relayed_whole(
+    serving: Serving, connect: Connect, engine: penstock.Engine
+) -> None:
+    """As a handler that chooses the origin by the model that a request names."""
+    receiver = Receiver()
+    async with ScriptedOrigin(receiver) as origin:
+        gateway = Gateway(origin.url, engine=engine)
+
+        async def choose(request: web.Request) -> web.StreamResponse:
+            assert (await request.json())["model"] == "small"
+            return await gateway.relay(request)
+
+        client = await connect(await serving.handler(choose))
+        body = json.dumps({"model": "small", "input": "y" * 100_000}).encode()
+        for framing in ("Content-Length", "Transfer-Encoding"):
+            field = (
+                f"Content-Length: {len(body)}"
+                if framing == "Content-Length"
+                else "Transfer-Encoding: chunked"
+            )
+            await client.get("/", field, "Content-Type: application/json", method="POST")
+            await client.send(
+                body if framing == "Content-Length" else b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+            )
+            head = await client.head()
+            assert await client.body(head) == b"ok"
+            assert receiver.bodies[-1] == body
 
 
 async def test_a_request_without_a_body_has_no_framing(serving: Serving, connect: Connect) -> None:

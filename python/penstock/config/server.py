@@ -11,6 +11,7 @@ from .edge import Edge, RouteLimits
 from .engine import Flow, Pool, Reads
 from .events import Drain, EventRelay
 from .http2 import Http2, OriginHttp2
+from .listen import Listen, parse_listen
 from .origins import ClientCertificate, Forwarding, OriginLimits, OriginTls, Timeouts
 from .status import Status
 from .tls import TLS
@@ -125,8 +126,8 @@ class Server:
     """
 
     listen: str = "127.0.0.1:8080"
-    """Where it listens: HOST:PORT, a PORT or :PORT for all interfaces, or unix:PATH. Port 0 takes a free one. This
-    machine alone by default."""
+    """Where it listens: HOST:PORT, a PORT or :PORT for all interfaces, or unix:PATH; port 0 takes a free one. fd:NAME or
+    fd:NUMBER takes a socket that the process was started with, such as systemd's. This machine alone by default."""
     app: str | None = None
     """MODULE:APP, an aiohttp application, which makes its own gateways and routes. None: without one."""
     lane: Literal["native", "app"] = "native"
@@ -198,13 +199,13 @@ class Server:
             raise checks.bad(self, "control", "must be unix:PATH")
 
     @property
-    def place(self) -> tuple[str, int] | str:
-        """Host and port of `listen`, or the path of a Unix socket."""
-        return checks.parse_address(self.listen)
+    def place(self) -> Listen:
+        """Host and port of `listen`, the path of a Unix socket, or sockets that are there already."""
+        return parse_listen(self.listen)
 
 
 def _check_listen(settings: Server | ServerSite) -> None:
     try:
-        checks.parse_address(settings.listen)
+        parse_listen(settings.listen)
     except ValueError as error:
         raise checks.bad(settings, "listen", str(error)) from None

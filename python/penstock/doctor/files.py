@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from penstock.config import TLS
 from penstock.config.checks import in_words
+from penstock.config.listen import Inherited, Listen
 
 from .finding import FAILURE, OK, WARNING, Finding
 from .machine import Machine
@@ -187,7 +188,9 @@ def _log(path: Path) -> Finding:
     )
 
 
-def _address(machine: Machine, option: str, place: tuple[str, int] | str) -> Finding:
+def _address(machine: Machine, option: str, place: Listen) -> Finding:
+    if isinstance(place, Inherited):
+        return Finding(option, OK, f"{place}: the service manager has it, and is not asked")
     if isinstance(place, str):
         return _socket(option, Path(place))
     host, port = place

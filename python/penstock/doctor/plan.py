@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock import config
+from penstock.config.listen import Listen
 
 __all__ = ["Plan"]
 
@@ -16,7 +17,7 @@ class Plan:
     """What the options of `penstock serve` say, and how many clients are expected."""
 
     clients: int
-    listen: tuple[str, int] | str
+    listen: Listen
     edge: config.Edge
     status: config.Status | None = None
     origins: tuple[str, ...] = ()

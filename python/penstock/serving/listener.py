@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 from penstock import _native
 from penstock.config import AccessLog, Edge, Status
+from penstock.config.listen import Inherited, Listen
 from penstock.engine import Engine
 from penstock.exceptions import make_error
 from penstock.metrics import Pages
@@ -20,6 +21,7 @@ from penstock.metrics import Pages
 from .access_lines import AccessFile, AccessLines
 from .client_socket import ClientSocket
 from .faults import log_fault
+from .inherited import open_inherited
 from .shutdown import last_act
 
 __all__ = ["Listening", "Where", "make_lane", "reload_of", "scheme_of", "url_of"]
@@ -41,12 +43,23 @@ def _everywhere() -> list[str]:
 
 
 class Where(NamedTuple):
-    """Where one listens: at `path`, on `sock`, or at `host` and `port`; the first of these that is given."""
+    """Where one listens: at `path`, on `sockets`, or at `host` and `port`; the first of these that is given."""
 
     host: str | None
     port: int
-    path: str | None
-    sock: socket.socket | None
+    path: str | None = None
+    sockets: tuple[socket.socket, ...] = ()
+
+    @classmethod
+    def of(cls, listen: Listen) -> Self:
+        """As an option says.
+
+        Raises:
+            SystemFailureError: a socket that should be there is not (LISTEN_FAILED).
+        """
+        if isinstance(listen, Inherited):
+            return cls("", 0, None, open_inherited(listen))
+        return cls("", 0, listen) if isinstance(listen, str) else cls(*listen)
 
     async def addresses(self) -> list[str]:
         """The addresses of the host.
@@ -54,7 +67,7 @@ class Where(NamedTuple):
         Raises:
             SystemFailureError: it has none (LISTEN_FAILED).
         """
-        if self.path is not None or self.sock is not None:
+        if self.path is not None or self.sockets:
             return []
         if not self.host:
             return _everywhere()
@@ -78,19 +91,25 @@ class Where(NamedTuple):
         if self.path is not None:
             site.listen_unix(self.path)
             return [self.path]
-        if self.sock is not None:
-            if self.sock.type != socket.SOCK_STREAM:
-                raise make_error("BAD_CONFIGURATION", f"{self.sock!r} is not a stream socket")
-            site.listen_fd(self.sock.fileno())
-            return [self.sock.getsockname()]
+        for each in self.sockets:
+            if each.type != socket.SOCK_STREAM:
+                raise make_error("BAD_CONFIGURATION", f"{each!r} is not a stream socket")
+            site.listen_fd(each.fileno())
+        if self.sockets:
+            return [each.getsockname() for each in self.sockets]
         return [site.listen_tcp(address, self.port) for address in addresses]
 
     def unix(self) -> str | None:
         """The path of a Unix socket, if it is one."""
-        if self.path is not None or self.sock is None:
+        if self.path is not None or not self.sockets:
             return self.path
-        address = self.sock.getsockname()
+        address = self.sockets[0].getsockname()
         return address if isinstance(address, str) else None
+
+    def close(self) -> None:
+        """Close the sockets that were given: the engine has duplicates."""
+        for each in self.sockets:
+            each.close()
 
 
 def make_lane(
@@ -138,14 +157,21 @@ class _Certified(Protocol):
         """Read them anew."""
 
 
-def reload_of(edge: Edge, sites: Iterable[_Certified]) -> Callable[[], None] | None:
-    """What SIGHUP does for `sites`, which may be added later: it reads their certificates anew. None without TLS."""
+def reload_of(
+    edge: Edge, sites: Iterable[_Certified], reloaded: Callable[[], None] | None = None
+) -> Callable[[], None] | None:
+    """What SIGHUP does for `sites`, which may be added later: it reads their certificates anew. None without TLS.
+
+    `reloaded` is called when that has begun: the engine logs what is wrong with a certificate, and keeps the one before.
+    """
     if edge.tls is None:
         return None
 
     def reload() -> None:
         for site in sites:
             site.reload_tls()
+        if reloaded is not None:
+            reloaded()
 
     return reload
 

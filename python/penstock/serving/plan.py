@@ -21,7 +21,7 @@ from penstock.config import (
     ServerOrigin,
     ServerRoute,
 )
-from penstock.config.checks import parse_address
+from penstock.config.listen import Listen, parse_listen
 from penstock.config.server import DEFAULT_ORIGIN
 from penstock.configuration import Document, Fault, Faults, ServerGate
 from penstock.engine import Engine
@@ -81,9 +81,14 @@ class SitePlan:
     routes: tuple[RoutePlan, ...]
 
     @property
-    def place(self) -> tuple[str, int] | str:
-        """Host and port, or the path of a Unix socket."""
-        return parse_address(self.listen)
+    def place(self) -> Listen:
+        """Host and port, the path of a Unix socket, or sockets that are there already."""
+        return parse_listen(self.listen)
+
+    @property
+    def takes_free_port(self) -> bool:
+        """Whether it listens at whatever port is free."""
+        return isinstance(self.place, tuple) and self.place[1] == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +163,10 @@ class _Planner:
         for number, site in enumerate(server.sites):
             edge = replace(site.edge or server.edge, tls=site.tls, http2=site.http2)
             path: _Path = ("sites", number) if site.routes else ()
-            sites.append(SitePlan(site.listen, edge, self._routes(site.routes or server.routes, path)))
-            if site.listen in [other.listen for other in sites[:-1]] and not site.listen.endswith(":0"):
+            made = SitePlan(site.listen, edge, self._routes(site.routes or server.routes, path))
+            if made.place in [other.place for other in sites] and not made.takes_free_port:
                 self._fault(("sites", number, "listen"), f"{site.listen!r}: another site listens there")
+            sites.append(made)
         tls, http2 = self._origin_settings()
         if len(self._faults) > found:
             return None

@@ -2,7 +2,8 @@
 
 The first SIGTERM or SIGINT asks for a stop. A second one ends the process at once, whatever it does: what is left is
 cut off so that no client takes it for whole, and files that belong to the process go with it. SIGHUP asks for a stop
-only where the process has a terminal, which is gone then. SIGUSR1 opens the files of access logs anew.
+only where the process has a terminal, which is gone then. SIGUSR1 opens the files of access logs anew. The service
+manager is told of SIGHUP and of a stop.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from .access_lines import reopen_files
+from .announcer import Announcer
 
 __all__ = ["HOW_TO_END", "last_act", "say_waiting", "stop_signal"]
 
@@ -36,7 +38,10 @@ def last_act(act: Callable[[], object]) -> Iterator[None]:
 
 
 def stop_signal(
-    *, reload: Callable[[], None] | None = None, status: Callable[[int], int] = lambda number: 128 + number
+    *,
+    reload: Callable[[], None] | None = None,
+    status: Callable[[int], int] = lambda number: 128 + number,
+    announcer: Announcer | None = None,
 ) -> "asyncio.Future[str]":
     """A future of the name of the signal that asks for a stop. Signals are handled until the running loop is closed.
 
@@ -44,6 +49,7 @@ def stop_signal(
         reload: called at SIGHUP, until a stop is asked for. None: there is nothing to reload, which SIGHUP says; if the
             process has a terminal SIGHUP asks for a stop, because the terminal is gone.
         status: the exit status after a second signal.
+        announcer: told of the signals. `reload` tells it when it is done.
     """
     loop = asyncio.get_running_loop()
     stop: asyncio.Future[str] = loop.create_future()
@@ -53,16 +59,26 @@ def stop_signal(
         if stop.done():
             _exit(status(number))
         stop.set_result(number.name)
+        if announcer is not None:
+            announcer.stopping()
 
     def hung_up() -> None:
         if stop.done():
             _log.info("SIGHUP: already stopping; %s", HOW_TO_END)
         elif reload is not None:
+            if announcer is not None:
+                announcer.reloading()
             reload()
         elif has_terminal:
             stop.set_result(signal.SIGHUP.name)
+            if announcer is not None:
+                announcer.stopping()
         else:
             _log.warning("SIGHUP: nothing is reloaded; that takes worker processes. SIGTERM stops")
+            if announcer is not None:
+                # systemd with Type=notify-reload waits for both.
+                announcer.reloading()
+                announcer.reloaded()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, received, number)
@@ -75,9 +91,14 @@ def stop_signal(
     return stop
 
 
-def say_waiting(what: str) -> None:
-    """Log what a stop waits for, and how to end it."""
-    _log.info("waiting for %s; %s", what, HOW_TO_END)
+def say_waiting(announcer: Announcer) -> Callable[[str], None]:
+    """What logs what a stop waits for, and how to end it, and tells `announcer`."""
+
+    def say(what: str) -> None:
+        _log.info("waiting for %s; %s", what, HOW_TO_END)
+        announcer.waiting(what)
+
+    return say
 
 
 def _exit(status: int) -> None:

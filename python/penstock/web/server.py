@@ -6,14 +6,15 @@ cut off so that no client takes it for whole (`shutdown` has the rest).
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Final
 
 from aiohttp import web
 
 from penstock.config import AccessLog, Edge, Status
+from penstock.config.listen import Listen
 from penstock.engine import Engine
-from penstock.serving.listener import reload_of, scheme_of, url_of
+from penstock.serving.announcer import Announcer
+from penstock.serving.listener import Where, reload_of, scheme_of, url_of
 from penstock.serving.shutdown import say_waiting, stop_signal
 
 from .site import Site
@@ -28,7 +29,7 @@ _GRACE_SECONDS: Final = 5.0
 
 async def serve(
     app: web.Application,
-    listen: tuple[str, int] | str,
+    listen: Listen,
     *,
     engine: Engine | None,
     edge: Edge | None = None,
@@ -36,20 +37,20 @@ async def serve(
     access_log: AccessLog | None,
     decode_requests: bool,
     status: Status | None,
-    ready: Callable[[str, str | None], None],
+    announcer: Announcer,
 ) -> None:
     """Serve `app` until SIGTERM or SIGINT.
 
     Args:
         app: what to serve.
-        listen: host and port, or the path of a Unix socket.
+        listen: host and port, the path of a Unix socket, or sockets that are there already.
         engine: what serves; None for the one that the process shares.
         edge: what clients may take.
         drain: seconds that requests under way get to finish.
         access_log: where a line for each request goes; None for nowhere.
         decode_requests: whether aiohttp decodes compressed request bodies before the application sees them.
         status: where pages about the engine are served; None for nowhere.
-        ready: called with the URL when connections are accepted, and with that of the pages.
+        announcer: told when connections are accepted, and what happens then.
 
     Raises:
         SystemFailureError: the address cannot be listened on.
@@ -58,17 +59,26 @@ async def serve(
     edge = edge or Edge()
     sites: list[Site] = []
     # Before the application starts, which may take long.
-    stop = stop_signal(reload=reload_of(edge, sites))
+    stop = stop_signal(reload=reload_of(edge, sites, announcer.reloaded), announcer=announcer)
     await runner.setup()
     try:
-        path, host, port = (listen, None, None) if isinstance(listen, str) else (None, *listen)
+        host, port, path, sockets = Where.of(listen)
         site = Site(
-            runner, host, port, path=path, engine=engine, edge=edge, access_log=access_log, status=status
+            runner,
+            host,
+            port,
+            path=path,
+            sock=sockets or None,
+            engine=engine,
+            edge=edge,
+            access_log=access_log,
+            status=status,
         )
-        site.tell = say_waiting
+        site.tell = say_waiting(announcer)
         sites.append(site)
         await site.start()
-        ready(_url(runner, listen, edge), site.status_url)
+        assert site.engine is not None  # noqa: S101 (it is started)
+        announcer.ready([_url(runner, edge)], site.status_url, site.engine, (status or Status()).hung)
         _log.info("%s: stopping, requests have %g s to finish", await stop, drain)
     finally:
         await _end(runner, drain)
@@ -79,10 +89,9 @@ def make_runner(app: web.Application, *, drain: float, decode_requests: bool) ->
     return web.AppRunner(app, access_log=None, auto_decompress=decode_requests, shutdown_timeout=drain)
 
 
-def _url(runner: web.AppRunner, listen: tuple[str, int] | str, edge: Edge) -> str:
-    if isinstance(listen, str):
-        return f"unix:{listen}"
-    return url_of(scheme_of(edge), *runner.addresses[0][:2])
+def _url(runner: web.AppRunner, edge: Edge) -> str:
+    address = runner.addresses[0]
+    return f"unix:{address}" if isinstance(address, str) else url_of(scheme_of(edge), *address[:2])
 
 
 async def _end(runner: web.AppRunner, drain: float) -> None:

@@ -8,7 +8,7 @@ do not exist for Python, and native routes never wake it.
 import asyncio
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -53,7 +53,8 @@ class Site(web.BaseSite):
         host: a name or an address; None for all interfaces.
         port: 8080 by default, 8443 over TLS; 0 for a free one, which `port` then says.
         path: of a Unix socket. One without a listener is replaced.
-        sock: a socket that is bound, and may listen already. It is closed when the site stops, as aiohttp does.
+        sock: a socket that is bound, and may listen already, or several. They are closed when the site stops, as
+            aiohttp does.
         engine: what serves; by default the one that gateways of the application's routes were given, and where they were
             given none the one that the process shares (`penstock.default_engine`).
         edge: what clients may take.
@@ -80,7 +81,7 @@ class Site(web.BaseSite):
         port: int | None = None,
         *,
         path: str | os.PathLike[str] | None = None,
-        sock: socket.socket | None = None,
+        sock: socket.socket | Iterable[socket.socket] | None = None,
         engine: Engine | None = None,
         edge: Edge | None = None,
         access_log: str | os.PathLike[str] | AccessLog | None = None,
@@ -94,7 +95,9 @@ class Site(web.BaseSite):
         _arguments.text("host", host, "'127.0.0.1'")
         _arguments.whole("port", port)
         _arguments.path("path", path)
-        _arguments.instance("sock", sock, socket.socket, "a socket that is bound, or None")
+        sockets = tuple(sock) if isinstance(sock, Iterable) else (sock,)
+        for each in sockets:
+            _arguments.instance("sock", each, socket.socket, "a socket that is bound, several, or None")
         _arguments.instance("engine", engine, Engine, "a penstock.Engine, or None for the shared one")
         _arguments.EDGE("edge", edge)
         if not isinstance(access_log, AccessLog):
@@ -106,7 +109,10 @@ class Site(web.BaseSite):
         self._edge = edge if ssl_context is None else replace(edge, tls=ssl_context)
         super().__init__(runner, backlog=self._edge.backlog)
         self._where = Where(
-            host, _port(self._edge) if port is None else port, None if path is None else os.fspath(path), sock
+            host,
+            _port(self._edge) if port is None else port,
+            None if path is None else os.fspath(path),
+            tuple(each for each in sockets if each is not None),
         )
         self._engine = engine
         self._access_log = access_log
@@ -119,8 +125,8 @@ class Site(web.BaseSite):
         unix, scheme = self._where.unix(), scheme_of(self._edge)
         if unix is not None:
             return f"{scheme}://unix:{unix}:"
-        if self._where.sock is not None:
-            address = self._where.sock.getsockname()
+        if self._where.sockets:
+            address = self._where.sockets[0].getsockname()
             return str(URL.build(scheme=scheme, host=address[0], port=address[1]))
         return str(URL.build(scheme=scheme, host=self._where.host or "0.0.0.0", port=self.port))
 
@@ -129,6 +135,11 @@ class Site(web.BaseSite):
         """The port that is listened to; until the site is started the one that was asked for."""
         addresses = [] if self._server is None else self._server.addresses  # type: ignore[attr-defined]
         return next((address[1] for address in addresses if not isinstance(address, str)), self._where.port)
+
+    @property
+    def engine(self) -> Engine | None:
+        """What serves; before the start what was given."""
+        return self._engine
 
     @property
     def status_url(self) -> str | None:
@@ -162,6 +173,7 @@ class Site(web.BaseSite):
         addresses = await self._where.addresses()
         app = getattr(self._runner, "app", None)
         engine = self._engine or (None if app is None else engine_of(app)) or default_engine()
+        self._engine = engine
         edge = edge_of(server, self._edge)
         logger, own = lines_of(server)
         lane = make_lane(engine, handler_factory(server, engine, logs=own), edge, self._where.unix())
@@ -177,8 +189,7 @@ class Site(web.BaseSite):
 
     def _release(self, loop: asyncio.AbstractEventLoop) -> None:
         restore_sendfile(loop)
-        if self._where.sock is not None:
-            self._where.sock.close()
+        self._where.close()
 
 
 def _port(edge: Edge) -> int:

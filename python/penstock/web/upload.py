@@ -69,6 +69,10 @@ def request_body(request: web.BaseRequest, link: ClientLink) -> tuple[RequestBod
         return (b"" if _CONTENT_LENGTH in request.headers else None), None, False
     content = request.content
     decoded = content.total_compressed_bytes is not None
+    # A handler may have read it to decide, as by `await request.json()`: aiohttp keeps what `read` returned.
+    read = request._read_bytes  # noqa: SLF001
+    if read is not None:
+        return bytes(read), None, decoded
     if content.is_eof() and content.exception() is None:
         return content.read_nowait(), None, decoded
     return Pieces(content, link), None if decoded else request.content_length, decoded

@@ -14,8 +14,10 @@ from typing import Any, Final
 from penstock import _native
 from penstock._awaited import awaited_at_start
 from penstock.config import AccessLog, Edge, Status, Workers, parse_size
+from penstock.config.listen import Listen
 from penstock.engine import Engine
 from penstock.exceptions import make_error
+from penstock.serving.announcer import Announcer
 from penstock.serving.listener import Listening, Where, make_lane
 from penstock.serving.shutdown import last_act, say_waiting, stop_signal
 from penstock.web.runner_settings import edge_as_told
@@ -34,7 +36,7 @@ _TELLING: Final = 1.0
 
 async def serve(
     app: str,
-    listen: tuple[str, int] | str,
+    listen: Listen,
     *,
     engine: Engine,
     settings: Workers,
@@ -43,14 +45,14 @@ async def serve(
     log_level: str,
     uvloop: bool | None,
     status: Status | None,
-    ready: Callable[[str, str | None], None],
-    reread: Callable[[], None] | None = None,
+    announcer: Announcer,
+    reread: Callable[[], str | None] | None = None,
 ) -> None:
     """Serve `app` until SIGTERM or SIGINT.
 
     Args:
         app: MODULE:APP, which workers import.
-        listen: host and port, or the path of a Unix socket.
+        listen: host and port, the path of a Unix socket, or sockets that are there already.
         engine: what serves.
         settings: of the workers; what is under way has their `stop_timeout` to finish.
         edge: what clients may take.
@@ -58,19 +60,18 @@ async def serve(
         log_level: for workers: the least that they log.
         uvloop: for workers: which loop they run.
         status: where pages about the engine are served, from before the workers are started; None for nowhere.
-        ready: called with the URL when connections are accepted, and with that of the pages.
-        reread: called at SIGHUP, besides the replacement of the workers.
+        announcer: told when connections are accepted, and what happens then.
+        reread: called at SIGHUP, besides the replacement of the workers; returns what has failed.
 
     Raises:
         SystemFailureError: the address cannot be listened on, or a worker was not ready (PROCESS_FAILED).
         PenstockError: what the application declares cannot be served.
     """
-    host, port, path = ("", 0, listen) if isinstance(listen, str) else (*listen, None)
-    where = Where(host, port, path, None)
+    where = Where.of(listen)
     addresses = await where.addresses()
-    lane = make_lane(engine, no_application, edge, path)
+    lane = make_lane(engine, no_application, edge, where.unix())
     listening = Listening(engine, lane, edge, [], access_log, status)
-    listening.tell = say_waiting
+    listening.tell = say_waiting(announcer)
     front = Front(listening, edge)
 
     def orders(**each: int) -> Orders:
@@ -84,8 +85,15 @@ async def serve(
             uvloop=uvloop,
         )
 
+    # Of the last SIGHUP.
+    unread: str | None = None
+
+    def reloaded(failure: str | None) -> None:
+        failures = [each for each in (unread, failure) if each is not None]
+        announcer.reloaded("; ".join(failures) if failures else None)
+
     with Directory() as directory:
-        supervisor = Supervisor(settings, directory, orders, front)
+        supervisor = Supervisor(settings, directory, orders, front, reloaded)
         front.declarations = Declarations(engine, supervisor, ends=parse_size(edge.app_ends))
         declared = front.declarations
         requests = _native.Workers(
@@ -93,12 +101,12 @@ async def serve(
         )
 
         def reload() -> None:
-            if reread is not None:
-                reread()
+            nonlocal unread
+            unread = None if reread is None else reread()
             supervisor.reload()
             listening.reload_tls()
 
-        stop = stop_signal(reload=reload)
+        stop = stop_signal(reload=reload, announcer=announcer)
         with last_act(supervisor.kill):
             starting = asyncio.create_task(supervisor.start(requests))
             try:
@@ -106,8 +114,9 @@ async def serve(
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
                 if not stop.done():
                     await starting
-                    listening.listen(where, addresses)
-                    ready(listening.url, None if listening.pages is None else listening.pages.url)
+                    listening.listen(where, addresses, where.close)
+                    pages = None if listening.pages is None else listening.pages.url
+                    announcer.ready([listening.url], pages, engine, (status or Status()).hung)
                 _log.info("%s: stopping, requests have %g s to finish", await stop, settings.stop_timeout)
             finally:
                 starting.cancel()

@@ -51,18 +51,25 @@ class Supervisor:
         directory: for their sockets, and for nothing else.
         orders: makes what a worker is told, of its number, its generation and its descriptors.
         front: what stands before them.
+        reloaded: called after each `reload`, with what has failed, if newer code did not begin to serve.
     """
 
     requests: Requests
     """Who passes requests on to them."""
 
     def __init__(
-        self, settings: Workers, directory: Path, orders: Callable[..., Orders], front: Front
+        self,
+        settings: Workers,
+        directory: Path,
+        orders: Callable[..., Orders],
+        front: Front,
+        reloaded: Callable[[str | None], None] = lambda _: None,
     ) -> None:
         self.settings: Final = settings
         self._directory = directory
         self._orders = orders
         self._front = front
+        self._reloaded = reloaded
         self._numbers = itertools.count(1)
         self._generations = itertools.count(1)
         self._processes: dict[int, WorkerProcess] = {}
@@ -164,21 +171,25 @@ class Supervisor:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            await self._replace()
+            failure = await self._replace()
+            if not self._wanted.is_set():
+                self._reloaded(failure)
 
-    async def _replace(self) -> None:
+    async def _replace(self) -> str | None:
+        """Have newer code serve; what has failed, if it does not."""
         before = self._current
         try:
             await self._begin()
         except Exception as error:  # noqa: BLE001 (what serves goes on, and may be replaced later)
             known = isinstance(error, PenstockError)
             _log.error("the code was not replaced: %s", str(error), exc_info=not known)
-            return
+            return f"the code was not replaced: {error}"
         self.requests.restarted("reloaded", self.settings.count)
         if before is not None:
             task = asyncio.create_task(before.stop(self.settings.stop_timeout))
             self._retiring.add(task)
             task.add_done_callback(self._retiring.discard)
+        return None
 
     async def _begin(self) -> None:
         """Have a new generation serve."""

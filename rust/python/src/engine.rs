@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use penstock_engine::edge::{Heads, Ledger, Supplies};
 use penstock_engine::framing::Framing as Cut;
@@ -349,6 +350,13 @@ impl Engine {
         let format = if open { Format::OpenMetrics } else { Format::Text };
         // Without the interpreter: locks of engine threads are taken.
         Ok(py.detach(|| self.board.metrics(format)))
+    }
+
+    /// What is wrong with the engine's threads, if one of them has made no progress for `hung` seconds: as the page
+    /// `/penstock/health` has it.
+    fn fault(&self, hung: f64) -> Option<String> {
+        let checks = self.board.health(Duration::from_secs_f64(hung));
+        checks.into_iter().find(|check| !check.is_good).map(|check| check.seen)
     }
 
     /// Tells the threads to drop everything, and does not wait. Idempotent.
