@@ -14,6 +14,7 @@ use super::client::Client;
 use super::exchange::{Task, may_answer, may_refuse, send_whole};
 use super::grpc;
 use super::inbound::Inbound;
+use super::network;
 use super::progress::Progress;
 use super::record::Record;
 use super::respond::{Application, Responder};
@@ -141,7 +142,7 @@ async fn exchange(
     incoming: &Incoming,
 ) -> Next {
     // Relaxed: a count.
-    site.requests.fetch_add(1, Ordering::Relaxed);
+    let number = site.requests.fetch_add(1, Ordering::Relaxed);
     let _active = site.begin_exchange();
     let routes = site.routes();
     let route = routes.find(incoming.method(), || incoming.authority(), &incoming.origin_form());
@@ -177,7 +178,7 @@ async fn exchange(
     let status = progress.status().unwrap_or_else(|| error.map_or(0, |error| status_of(error, &progress)));
     let kept = traced.as_ref().and_then(Traced::kept);
     progress.end(status, error, inbound.take_received(), progress.elapsed(), kept);
-    if route.is_none_or(Service::is_traffic) {
+    if network::is_sampled(number) && route.is_none_or(Service::is_traffic) {
         record.look();
     }
     let next = match &result {

@@ -1,7 +1,7 @@
 //! What the network does to responses, by sample: what the kernel knows of the connections (`TCP_INFO`).
 //!
-//! A look at a connection takes the lock of its socket for about a microsecond, so there is one in [`PAUSE`] at most. A
-//! response has one at its end, and an event stream, which may go on for hours, one in [`ROUND`] meanwhile.
+//! A look at a connection takes the lock of its socket for about a microsecond. So one response in [`SAMPLE`] has one, at its
+//! end, and there is one in [`PAUSE`] at most. An event stream, which may go on for hours, has one in [`ROUND`] meanwhile.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -15,6 +15,8 @@ use crate::counters::{Buckets, Counter, Histogram};
 use crate::net::{Connection, TcpInfo, TcpTotals};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 
+/// Of so many responses one is looked at, the first one too. Arbitrary: a look is a thirtieth of what a small response costs.
+const SAMPLE: u64 = 32;
 /// Between two looks at the ends of responses: a hundred a second. Arbitrary.
 const PAUSE: Duration = Duration::from_millis(10);
 /// In which each event stream has a look, where there are no more than [`MOST`] for each of its seconds.
@@ -23,6 +25,11 @@ const ROUND: usize = 60;
 const SECOND: Duration = Duration::from_millis(900);
 /// Event streams that have a look in one second. Arbitrary.
 const MOST: usize = 100;
+
+/// Whether the response to a site's request of this `number`, from 0 on, is one that is looked at.
+pub(super) fn is_sampled(number: u64) -> bool {
+    number % SAMPLE == 0
+}
 
 /// What a response is, for the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
