@@ -78,6 +78,14 @@ class Tracing:
         self.output += line.decode()
 
 
+async def interrupted(process: asyncio.subprocess.Process) -> None:
+    """As by CTRL+C, and again: bpftrace does not hear one that comes while it prints its maps."""
+    ended = asyncio.ensure_future(process.communicate())
+    while not ended.done():
+        process.send_signal(signal.SIGINT)
+        await asyncio.wait([ended], timeout=1)
+
+
 @asynccontextmanager
 async def tracing(command: tuple[str, ...], script: str) -> AsyncIterator[Tracing]:
     process = await asyncio.create_subprocess_exec(
@@ -92,8 +100,7 @@ async def tracing(command: tuple[str, ...], script: str) -> AsyncIterator[Tracin
 
         await in_time(begin(), "the script begins")
         yield found
-        process.send_signal(signal.SIGINT)
-        await in_time(process.communicate(), "the script ends")
+        await in_time(interrupted(process), "the script ends")
         assert process.returncode == 0
     finally:
         if process.returncode is None:
