@@ -26,6 +26,7 @@ ALONE = [
     path
     for folder, of_python in (
         ("cache", {"from_python"}),
+        ("deploy", {"guides", "health_command", "inherited", "notify"}),
         ("events", {"handlers", "policies"}),
         ("grpc", set[str]()),
         ("http2", {"requests"}),
