@@ -114,31 +114,28 @@ $(PARTS:%=test-python-%): test-python-%:
 test-aiohttp: build ## Run aiohttp's own suites of its server on penstock's Site (fetches them)
 	$(BIN)/python tests/aiohttp_suites/run.py
 
-$(VENV)-applications/.tools: pyproject.toml
-	test -x $(VENV)-applications/bin/python || $(PYTHON) -m venv $(VENV)-applications
-	$(VENV)-applications/bin/python -m pip install -q --upgrade pip
-	$(VENV)-applications/bin/python -m pip install -q --group applications
+# Environments of their own: of a group of packages each. A release is built and checked with other versions of zig and maturin
+# than a checkout, which make other bytes.
+$(foreach group,applications chart release tls,$(VENV)-$(group)/.tools): $(VENV)-%/.tools: pyproject.toml
+	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install -q --upgrade pip
+	$(@D)/bin/python -m pip install -q --group $*
 	touch $@
+
+$(VENV)-release/.tools: | toolchain
 
 .PHONY: test-applications
 test-applications: build $(VENV)-applications/.tools ## Run programs that use aiohttp's extensions on a Site and on aiohttp's server
 	$(BIN)/python -m pytest -q tests/applications
 
 # Tests whose pages import them are skipped without.
-tests/browsers/node_modules: tests/browsers/package.json
+$(foreach folder,browsers dashboards,tests/$(folder)/node_modules): %/node_modules: %/package.json
 	@command -v npm >/dev/null || { echo "make: this takes npm: install it, as by 'apt-get install npm'" >&2; exit 1; }
-	npm install --prefix tests/browsers --ignore-scripts --no-audit --no-fund --no-package-lock --silent
+	npm install --prefix $* --ignore-scripts --no-audit --no-fund --no-package-lock --silent
 	touch $@
 
 .PHONY: browser-packages
 browser-packages: tests/browsers/node_modules ## Fetch the JavaScript that pages of tests/browsers import
-
-# What a release is built and checked with: other versions of zig and maturin make other bytes.
-$(VENV)-release/.tools: pyproject.toml | toolchain
-	test -x $(VENV)-release/bin/python || $(PYTHON) -m venv $(VENV)-release
-	$(VENV)-release/bin/python -m pip install -q --upgrade pip
-	$(VENV)-release/bin/python -m pip install -q --group release
-	touch $@
 
 RELEASE = $(VENV)-release/bin/python .ci/release
 
@@ -175,21 +172,9 @@ workflows: $(VENV)-release/.tools ## Check .github/workflows with zizmor and act
 	@command -v go >/dev/null || { echo "make: this takes Go: install it, as by 'apt-get install golang'" >&2; exit 1; }
 	go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12 .github/workflows/*.yml
 
-$(VENV)-tls/.tools: pyproject.toml
-	test -x $(VENV)-tls/bin/python || $(PYTHON) -m venv $(VENV)-tls
-	$(VENV)-tls/bin/python -m pip install -q --upgrade pip
-	$(VENV)-tls/bin/python -m pip install -q --group tls
-	touch $@
-
 .PHONY: test-tls
 test-tls: build $(VENV)-tls/.tools ## Run testssl.sh and sslyze against `penstock serve` over TLS
 	$(BIN)/python tests/tls_suites/run.py
-
-$(VENV)-chart/.tools: pyproject.toml
-	test -x $(VENV)-chart/bin/python || $(PYTHON) -m venv $(VENV)-chart
-	$(VENV)-chart/bin/python -m pip install -q --upgrade pip
-	$(VENV)-chart/bin/python -m pip install -q --group chart
-	touch $@
 
 .PHONY: test-chart
 test-chart: $(VENV)-chart/.tools ## Lint, render and validate the Helm chart; takes helm, HELM=its path. RECORD=1 writes what is rendered
@@ -210,11 +195,6 @@ dashboards: ## Write the dashboards for Grafana and the rules for Prometheus
 .PHONY: dashboard-pictures
 dashboard-pictures: build ## Draw the dashboards over a load of a minute and a half, for the documentation
 	PENSTOCK_PICTURES=docs/images $(BIN)/python -m pytest -q -o faulthandler_timeout=0 tests/dashboards/test_under_load.py
-
-tests/dashboards/node_modules: tests/dashboards/package.json
-	@command -v npm >/dev/null || { echo "make: this takes npm: install it, as by 'apt-get install npm'" >&2; exit 1; }
-	npm install --prefix tests/dashboards --ignore-scripts --no-audit --no-fund --no-package-lock --silent
-	touch $@
 
 .PHONY: dashboard-types
 dashboard-types: tests/dashboards/node_modules ## Check the dashboards by the types of Grafana itself (fetches them)

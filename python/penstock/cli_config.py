@@ -172,14 +172,10 @@ class Configuration:
         Raises:
             click.ClickException: it has faults.
         """
-        faults = Faults()
-        server = read_server(self.document, faults)
         try:
-            faults.check()
+            return _server_of(self.document)
         except FaultyConfigurationError as error:
             refuse(error)
-        assert server is not None  # noqa: S101 (there was no fault)
-        return server
 
     def read_again(self) -> tuple[config.Server, Document]:
         """What the file says now, with the options of before.
@@ -187,12 +183,21 @@ class Configuration:
         Raises:
             FaultyConfigurationError: it has faults.
         """
-        faults = Faults()
         document = self._read()
-        server = read_server(document, faults)
-        faults.check()
-        assert server is not None  # noqa: S101 (there was no fault)
-        return server, document
+        return _server_of(document), document
+
+
+def _server_of(document: Document) -> config.Server:
+    """What a document says.
+
+    Raises:
+        FaultyConfigurationError: it has faults.
+    """
+    faults = Faults()
+    server = read_server(document, faults)
+    faults.check()
+    assert server is not None  # noqa: S101 (there was no fault)
+    return server
 
 
 def refuse(error: FaultyConfigurationError) -> NoReturn:
@@ -240,12 +245,17 @@ def _say_control(document: Document, each: Said) -> None:
     _say(document, each._replace(value=f"unix:{each.value}"))
 
 
-def _say_no_http2(document: Document, each: Said) -> None:
-    node = document.find(("http2",))
-    if each.value:
-        document.say(("http2",), False, each.label)
+def _switch(document: Document, name: str, is_on: bool, label: str) -> None:
+    """Switch the table `name` off, or on again where the file has `false` in its place."""
+    node = document.find((name,))
+    if not is_on:
+        document.say((name,), False, label)
     elif node is not None and node.value is False:
-        document.forget(("http2",))
+        document.forget((name,))
+
+
+def _say_no_http2(document: Document, each: Said) -> None:
+    _switch(document, "http2", not each.value, each.label)
 
 
 def _say_forwarded(document: Document, each: Said) -> None:
@@ -254,11 +264,7 @@ def _say_forwarded(document: Document, each: Said) -> None:
 
 
 def _say_access_log(document: Document, each: Said) -> None:
-    node = document.find(("access_log",))
-    if not each.value:
-        document.say(("access_log",), False, each.label)
-    elif node is not None and node.value is False:
-        document.forget(("access_log",))
+    _switch(document, "access_log", each.value, each.label)
 
 
 _SAY: Final[Mapping[str, Callable[[Document, Said], None]]] = {

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from support.command import COMMAND, LISTENING, Running
+from support.command import COMMAND, Running, listening
 from support.waiting import in_time
 
 # It execs the rest of its arguments with the descriptors that it inherits as 3, 4 and so on, as a service manager does.
@@ -69,18 +69,7 @@ async def serve_with(
     environment = dict(os.environ)
     if names is not None:
         environment["LISTEN_FDNAMES"] = names
-    process = await asyncio.create_subprocess_exec(
-        *passing(sockets, *arguments),
-        stderr=asyncio.subprocess.PIPE,
-        pass_fds=[each.fileno() for each in sockets],
-        env=environment,
-        cwd=directory,
-    )
-    running = Running(process)
-    try:
-        running.url = (await running.wait_for(LISTENING))[1]
+    inherited = [each.fileno() for each in sockets]
+    command = passing(sockets, *arguments)
+    async with listening(*command, pass_fds=inherited, cwd=directory, env=environment) as running:
         yield running
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await running.ended()

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from .client import RawClient
 from .waiting import DEADLINE
@@ -57,12 +58,15 @@ async def serve(
     command: Sequence[str] = COMMAND,
     environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Running]:
-    process = await asyncio.create_subprocess_exec(
-        *(*command, "serve", "--listen", "127.0.0.1:0", *arguments),
-        stderr=asyncio.subprocess.PIPE,
-        cwd=directory,
-        env=environment,
-    )
+    whole = (*command, "serve", "--listen", "127.0.0.1:0", *arguments)
+    async with listening(*whole, cwd=directory, env=environment) as running:
+        yield running
+
+
+@asynccontextmanager
+async def listening(*command: str, **options: Any) -> AsyncIterator[Running]:
+    """`command`, which is `penstock serve`, once it listens; `options` are those of subprocesses."""
+    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE, **options)
     running = Running(process)
     try:
         running.url = (await running.wait_for(LISTENING))[1]

@@ -4,8 +4,8 @@
 annotations of the fields, and `gates` makes what verifies tokens. Nothing here declares a default.
 """
 
-from .document import Document, Node, Place
-from .faults import Fault, Faults, FaultyConfigurationError
+from .document import Document, Node, Place, shown_path
+from .faults import Fault, Faults, FaultyConfigurationError, suggestion
 from .gates import ServerGate
 from .reader import read_server
 
@@ -18,4 +18,6 @@ __all__ = [
     "Place",
     "ServerGate",
     "read_server",
+    "shown_path",
+    "suggestion",
 ]

@@ -1,9 +1,10 @@
 """What is wrong with a configuration: each fault with its place, and all of them at once."""
 
+import difflib
 from collections.abc import Iterable
 from typing import NamedTuple
 
-__all__ = ["Fault", "Faults", "FaultyConfigurationError", "Place"]
+__all__ = ["Fault", "Faults", "FaultyConfigurationError", "Place", "suggestion"]
 
 
 class Place(NamedTuple):
@@ -56,3 +57,9 @@ class Faults(list[Fault]):
         """
         if self:
             raise FaultyConfigurationError(self)
+
+
+def suggestion(text: str, known: Iterable[str]) -> str:
+    """What to append to a fault about `text`: the one of `known` that was probably meant, if there is one."""
+    close = difflib.get_close_matches(text, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""

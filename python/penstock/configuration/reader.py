@@ -5,7 +5,6 @@ the field. `false` stands for None. The dataclasses check their values themselve
 and that files can be read.
 """
 
-import difflib
 import os
 import types
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -18,7 +17,7 @@ from penstock import config
 from penstock.exceptions import ConfigurationError
 
 from .document import SHORT, Document, Node, Path_, shown_path
-from .faults import Fault, Faults
+from .faults import Fault, Faults, suggestion
 from .gates import KINDS, ServerGate, class_of
 from .secrets import is_reference, read_reference
 
@@ -102,10 +101,9 @@ class _Reader:
             )
             failed |= value is _FAILED
             found[key] = value
-        for field in fields(cls):
-            needed = field.default is MISSING and field.default_factory is MISSING and field.name in known
-            if needed and field.name not in node.value:
-                self._fault(node, path, f"needs the key {field.name}", at_key=True)
+        for name in _needed(cls):
+            if name not in node.value:
+                self._fault(node, path, f"needs the key {name}", at_key=True)
                 failed = True
         # With a strange key the rest is looked at as well: all faults are named at once.
         made = _FAILED if failed else self._made(cls, node, path, found)
@@ -229,9 +227,12 @@ class _Reader:
         return _FAILED if any(value is _FAILED for value in found) else found
 
 
-def _needed(cls: Any) -> list[str]:
+def _needed(cls: type) -> list[str]:
+    """The keys of a table that have no default."""
     return [
-        field.name for field in fields(cls) if field.default is MISSING and field.default_factory is MISSING
+        field.name
+        for field in fields(cls)
+        if field.default is MISSING and field.default_factory is MISSING and field.name in settings_of(cls)
     ]
 
 
@@ -311,7 +312,7 @@ def _mismatch(value: object, kinds: Sequence[Any]) -> str:
     words = [known for kind in kinds if get_origin(kind) is Literal for known in get_args(kind)]
     if isinstance(value, str) and words:
         text = f"{value!r}: must be one of {', '.join(str(word) for word in words)}"
-        return text + _suggestion(value, [str(word) for word in words])
+        return text + suggestion(value, [str(word) for word in words])
     if value in ("none", "off") and _NONE in kinds:
         text += "; false stands for no such value"
     return text
@@ -325,9 +326,4 @@ def _unknown(cls: type, key: str, known: Iterable[str]) -> str:
     elsewhere = ELSEWHERE.get(f"{cls.__name__}.{key}")
     if elsewhere is not None:
         return f"is not written here: {elsewhere}"
-    return "is no setting" + _suggestion(key, known)
-
-
-def _suggestion(text: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(text, list(known), n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    return "is no setting" + suggestion(key, known)

@@ -5,7 +5,6 @@ anything of it is used. What a later configuration says in the same way is carri
 their health, and gates with their keys and tenants.
 """
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -23,13 +22,13 @@ from penstock.config import (
 )
 from penstock.config.listen import Listen, parse_listen
 from penstock.config.server import DEFAULT_ORIGIN
-from penstock.configuration import Document, Fault, Faults, ServerGate
+from penstock.configuration import Document, Fault, Faults, ServerGate, shown_path, suggestion
 from penstock.engine import Engine
 from penstock.exceptions import ConfigurationError
 from penstock.origins import Origins, parse_origin, place_of
 
 from .gates import Gates
-from .relay_spec import RelaySpec, checked_host, handles_of, header_edits
+from .relay_spec import RelaySpec, checked_host, handles_of, header_edits, is_prefix
 
 __all__ = ["Plan", "RoutePlan", "SitePlan", "plan_of"]
 
@@ -140,11 +139,8 @@ class _Planner:
         self._gates: dict[str, KnownGate] = {}
 
     def _fault(self, path: _Path, text: str, *, is_combination: bool = False) -> None:
-        shown = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-        place = self._document.place(path)
-        self._faults.append(
-            Fault(place, shown.removeprefix("."), self._document.redacted(text), is_combination)
-        )
+        place, text = self._document.place(path), self._document.redacted(text)
+        self._faults.append(Fault(place, shown_path(path), text, is_combination))
 
     def plan(self) -> Plan | None:
         server, found = self._server, len(self._faults)
@@ -256,7 +252,7 @@ class _Planner:
         except ConfigurationError as error:
             self._fault((*path, "prefix" if error.detail.startswith("prefix") else "host"), error.detail)
         rewrite = said.prefix if said.rewrite is None else said.rewrite
-        if not (rewrite.startswith("/") and rewrite.endswith("/")):
+        if not is_prefix(rewrite):
             self._fault((*path, "rewrite"), f"{rewrite!r}: must be like '/vod/'")
         edits = []
         for replaced, added in (("headers", "add_headers"), ("response_headers", "add_response_headers")):
@@ -343,6 +339,4 @@ def _base(url: str) -> str:
 
 
 def _no_such(name: str, what: str, known: Iterable[str]) -> str:
-    names = list(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"{name!r}: there is no [{what}s.{name}]" + (f"; did you mean {close[0]}?" if close else "")
+    return f"{name!r}: there is no [{what}s.{name}]" + suggestion(name, known)

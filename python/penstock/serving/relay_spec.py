@@ -29,6 +29,7 @@ __all__ = [
     "handle_of",
     "handles_of",
     "header_edits",
+    "is_prefix",
 ]
 
 Headers = Mapping[str, str | None]
@@ -89,20 +90,28 @@ def header_edits(what: str, headers: Headers | None, add: Iterable[tuple[str, st
     return made
 
 
-def checked_host(prefix: str, host: str | None) -> str | None:
-    """Check what requests a route is for: how their path begins, and the host, as it is compared.
+def is_prefix(text: str) -> bool:
+    """Whether `text` has the form of what paths begin with: `/vod/`."""
+    return text.startswith("/") and text.endswith("/")
+
+
+def checked_host(prefix: str, host: str | None, rewrite: str | None = None) -> str | None:
+    """Check what requests a route is for, and return the host as it is compared.
+
+    Args:
+        prefix: how their path begins.
+        host: what they ask; None for any.
+        rewrite: what stands in place of the prefix at the origin; None if nothing does.
 
     Raises:
         ConfigurationError: one of these cannot be.
     """
-    if (
-        not (prefix.startswith("/") and prefix.endswith("/"))
-        or "?" in prefix
-        or _native.has_dot_segments(prefix)
-    ):
+    if not is_prefix(prefix) or "?" in prefix or _native.has_dot_segments(prefix):
         raise make_error("BAD_CONFIGURATION", f"prefix is {prefix!r}; it must be like '/vod/'")
     if host is not None and (not host or set(host) & set("/?#@ ")):
         raise make_error("BAD_CONFIGURATION", f"host is {host!r}; it must be like 'media.example'")
+    if rewrite is not None and not is_prefix(rewrite):
+        raise make_error("BAD_CONFIGURATION", f"rewrite is {rewrite!r}; it must be like '/vod/'")
     return None if host is None else host.lower()
 
 

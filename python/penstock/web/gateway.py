@@ -402,9 +402,7 @@ class Gateway(Shared):
             response_headers = dict(_arguments.pairs("response_headers", response_headers, drops=True))
         add_headers = _arguments.pairs("add_headers", add_headers)
         add_response_headers = _arguments.pairs("add_response_headers", add_response_headers)
-        host = checked_host(prefix, host)
-        if rewrite is not None and not (rewrite.startswith("/") and rewrite.endswith("/")):
-            raise make_error("BAD_CONFIGURATION", f"rewrite is {rewrite!r}; it must be like '/vod/'")
+        host = checked_host(prefix, host, rewrite)
         where = self._origin if origin is None else place_of(origin)
         if caching is not None and self._engine is not None:
             self._check(f"the route {name or prefix}")

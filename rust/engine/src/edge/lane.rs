@@ -13,8 +13,8 @@ use std::task::{Context, Poll, Waker, ready};
 
 use super::exchange::{Announced, Interrupts, Task, fault, read_on};
 use super::head::HSTS;
+use super::in_flight::in_flight;
 use super::inbound::Inbound;
-use super::looked_at::in_flight;
 use super::traced::Traced;
 use crate::app::{
     Attachment, Checker, ClientSocket, Command, Completion, Content, Fault, File, Loss, Near, Outcome, Over,

@@ -21,8 +21,8 @@ const SAMPLE: u64 = 32;
 const PAUSE: Duration = Duration::from_millis(10);
 /// In which each event stream has a look, where there are no more than [`MOST`] for each of its seconds.
 const ROUND: usize = 60;
-/// A little less, for a caller that comes once a second.
-const SECOND: Duration = Duration::from_millis(900);
+/// Between two looks at event streams: a little less than a second, for callers that come once a second.
+const STREAMS_PAUSE: Duration = Duration::from_millis(900);
 /// Event streams that have a look in one second. Arbitrary.
 const MOST: usize = 100;
 
@@ -229,7 +229,7 @@ impl Network {
 
     /// Looks at the event streams whose turn it is, once a second however often it is called.
     pub(super) fn look_at_streams(&self) {
-        if !self.takes_turn(&self.streams_due, SECOND) {
+        if !self.takes_turn(&self.streams_due, STREAMS_PAUSE) {
             return;
         }
         let due = lock(&self.streams).due();
