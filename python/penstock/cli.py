@@ -25,6 +25,7 @@ from .cli_options import (
     tls_options,
 )
 from .health_command import health
+from .profile_command import profile
 
 __all__ = ["main"]
 
@@ -67,6 +68,7 @@ def main() -> None:
 
 main.add_command(cache)
 main.add_command(health)
+main.add_command(profile)
 
 
 @main.command(cls=ConfiguredCommand)

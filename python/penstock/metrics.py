@@ -8,6 +8,7 @@ there while Python stands still. `penstock.web.Site` and `run_app` open them wit
     GET /penstock/events   what flows now as events: one a second, as JSON
     GET /penstock/health   200, or 503 if an engine thread hangs
     GET /penstock/ready    200, or 503 if no new work is taken; why, as JSON
+    GET /penstock/profile  what the next `?seconds=` (10) go to, by thread and by route, as JSON
     GET /penstock/metrics  Prometheus' text format, or OpenMetrics for clients that ask for it
 
 Each is there without `/penstock` as well.

@@ -41,10 +41,12 @@ async def test_an_index_says_which_pages_there_are(pages: Pages, path: str) -> N
     assert reply.head.status == 200
     assert reply.head.one("Content-Type") == "text/plain; charset=utf-8"
     named = [line.split()[0] for line in reply.body.decode().splitlines()]
-    assert named == ["/penstock/health", "/penstock/ready", "/penstock/metrics", "/penstock/events"]
+    names = ("health", "ready", "metrics", "profile", "events")
+    assert named == [f"/penstock/{name}" for name in names]
     for page in named:
         method = "HEAD" if page == "/penstock/events" else "GET"
-        assert (await pages.get(page, method=method)).head.status == 200
+        query = "?seconds=0.1" if page == "/penstock/profile" else ""
+        assert (await pages.get(page + query, method=method)).head.status == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/penstock", "/penstock/"])

@@ -33,6 +33,7 @@ pub mod runtime;
 pub mod source;
 pub mod store;
 pub mod stream;
+pub mod work;
 #[cfg(not(loom))]
 pub mod workers;
 
@@ -48,6 +49,7 @@ pub mod http2 {
     pub use crate::net::http2::{Excess, excess_of};
 }
 pub use penstock_http::{framing, json, relay, wire};
+use penstock_memory::holder;
 use penstock_memory::sync;
 #[cfg(not(loom))]
 use penstock_memory::sys;

@@ -13,6 +13,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::error::{Code, Result};
 use crate::sync::{Arc, Mutex, MutexGuard, lock};
 use crate::sys::EventFd;
+use crate::work::{self, Spent, Work};
 
 /// A fixed set of running threads. Dropping it stops them without waiting.
 #[derive(Debug)]
@@ -32,9 +33,22 @@ pub struct Activity {
     pub tasks: usize,
 }
 
+/// What a thread has spent while profiles ran.
+#[derive(Debug, Clone, Copy)]
+pub struct ThreadSpent<'a> {
+    /// The name that it was started with.
+    pub name: &'a str,
+    /// Its number in `/proc`, once it has begun.
+    pub number: Option<&'a str>,
+    /// By kind of work, in the order of [`Work::ALL`].
+    pub times: [Duration; Work::ALL.len()],
+}
+
 #[derive(Debug)]
 struct Thread {
+    name: String,
     pulse: Arc<Pulse>,
+    spent: Arc<Spent>,
     inbox: Arc<Inbox>,
     stop: Mutex<Option<oneshot::Sender<()>>>,
     body: Mutex<Option<JoinHandle<()>>>,
@@ -56,6 +70,15 @@ impl Threads {
     /// The state of each thread. Any thread may call it; it never waits.
     pub fn activity(&self) -> Vec<Activity> {
         self.running.iter().map(|thread| thread.pulse.activity()).collect()
+    }
+
+    /// What each thread has spent while profiles ran.
+    pub fn spent(&self) -> impl Iterator<Item = ThreadSpent<'_>> {
+        self.running.iter().map(|thread| ThreadSpent {
+            name: &thread.name,
+            number: thread.spent.number(),
+            times: thread.spent.times(),
+        })
     }
 
     /// The number of threads.
@@ -101,13 +124,19 @@ impl Thread {
     fn start(name: String) -> Result<Self> {
         let failed =
             |error: std::io::Error| Code::Internal.error(format!("cannot start an engine thread: {error}"));
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let (inbox, pulse) = (Arc::new(Inbox::default()), Arc::new(Pulse::new()));
-        let (tasks, beat) = (Arc::clone(&inbox), Arc::clone(&pulse));
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .on_thread_park(work::sleep)
+            .on_thread_unpark(work::wake)
+            .build()
+            .map_err(failed)?;
+        let (inbox, pulse, spent) = (Arc::new(Inbox::default()), Arc::new(Pulse::new()), Arc::default());
+        let (tasks, beat, counted) = (Arc::clone(&inbox), Arc::clone(&pulse), Arc::clone(&spent));
         let (stop, stopped) = oneshot::channel::<()>();
         let body = std::thread::Builder::new()
-            .name(name)
+            .name(name.clone())
             .spawn(move || {
+                work::count_in(counted);
                 INBOX.set(Some(Arc::clone(&tasks)));
                 OUTBOX.set(Some(Outbox::default()));
                 METRICS.set(Some(runtime.metrics()));
@@ -130,7 +159,7 @@ impl Thread {
                 }
             })
             .map_err(failed)?;
-        Ok(Self { pulse, inbox, stop: Mutex::new(Some(stop)), body: Mutex::new(Some(body)) })
+        Ok(Self { name, pulse, spent, inbox, stop: Mutex::new(Some(stop)), body: Mutex::new(Some(body)) })
     }
 }
 

@@ -15,6 +15,7 @@ use penstock_engine::runtime::Threads;
 use penstock_engine::source;
 use penstock_engine::store::{Cache, DiskConfig};
 use penstock_engine::stream::{Feed, FlowConfig, Meter, ReadSizes, Stream, channel};
+use penstock_engine::work::{Work, worked};
 use penstock_engine::{Code, Error};
 use pyo3::prelude::*;
 
@@ -198,7 +199,8 @@ impl Engine {
                 notices.failed(&Arc::from(origin), None, error);
             }
         };
-        self.threads.spawn(self.threads.pick(), || hub::feed(claim, stream, error_event, note));
+        self.threads
+            .spawn(self.threads.pick(), || worked(Work::Hub, hub::feed(claim, stream, error_event, note)));
     }
 
     /// Runs `read`, a source that is not HTTP, on the next thread.

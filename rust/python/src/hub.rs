@@ -13,6 +13,7 @@ use penstock_engine::hub::{
     TopicStats,
 };
 use penstock_engine::relay_spec::RouteLimits;
+use penstock_engine::work::{Work, worked};
 use penstock_engine::{Code, Error};
 use pyo3::PyTraverseError;
 use pyo3::exceptions::PyTypeError;
@@ -132,7 +133,7 @@ impl Hub {
         let shared = Arc::new(hub::Hub::new(supplies.pool, HubConfig { external, ..settings.into() }));
         engine.get().board().add_hub(&shared);
         let kept = Arc::downgrade(&shared);
-        threads.spawn(0, move || hub::keep(kept));
+        threads.spawn(0, move || worked(Work::Hub, hub::keep(kept)));
         Ok(Self { shared, engine: engine.clone().unbind(), loader: Mutex::new(None) })
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::context::{SpanContext, State};
 use crate::id::SpanId;
 use crate::span::{Attribute, Kind, Span, Value};
-use crate::trace::{Start, Trace};
+use crate::trace::{Clocks, Trace};
 
 /// Latencies are counted by powers of two of a microsecond: the last is above half an hour.
 const BUCKETS: usize = 32;
@@ -22,7 +22,8 @@ const MOST_ID: usize = 128;
 pub struct Following {
     context: SpanContext,
     state: State,
-    start: Start,
+    came: Instant,
+    clocks: Clocks,
     name: Box<str>,
     /// The time up to its first event.
     first: OnceLock<Duration>,
@@ -62,7 +63,8 @@ impl Following {
         Self {
             context: trace.context,
             state: trace.state.clone(),
-            start: trace.start,
+            came: trace.began,
+            clocks: Clocks::now(),
             name: format!("{name} stream").into(),
             first: OnceLock::new(),
             bytes: AtomicU64::new(0),
@@ -83,7 +85,7 @@ impl Following {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         if events > 0 {
             self.events.fetch_add(events, Ordering::Relaxed);
-            self.first.get_or_init(|| self.start.instant().elapsed());
+            self.first.get_or_init(|| self.came.elapsed());
         }
     }
 
@@ -140,8 +142,8 @@ impl Following {
             state: &self.state,
             name: &self.name,
             kind: Kind::Internal,
-            began: self.start.at(interval.began),
-            ended: self.start.at(now),
+            began: self.clocks.at(interval.began),
+            ended: self.clocks.at(now),
             attributes: &attributes,
             is_failure: end.is_some_and(|end| end != "whole" && end != "client"),
             link: Some(interval.before),
@@ -180,7 +182,7 @@ mod tests {
     fn followed() -> (Tracer, Following) {
         let tracer =
             Tracer::new(Sampling { ratio: 1.0, failures: false, slowest: 0 }, 1 << 20, Duration::ZERO);
-        let following = Following::new(&tracer.begin(None, false), "GET /a");
+        let following = Following::new(&tracer.begin(None, false, Instant::now()), "GET /a");
         (tracer, following)
     }
 

@@ -21,31 +21,32 @@ pub struct Trace {
     pub(crate) link: Option<SpanContext>,
     /// What tracing systems have to say, which is passed on as it came.
     pub state: State,
-    pub(crate) start: Start,
+    /// When it came.
+    pub(crate) began: Instant,
     attempts: Mutex<Attempts>,
     is_told: bool,
 }
 
-/// A moment by both clocks.
+/// Both clocks at one moment. Spans that are told together are dated by one reading, so that a clock that is set in between
+/// does not tear them apart; and requests that are not told read no clock for it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Start {
+pub(crate) struct Clocks {
     unix: u64,
     instant: Instant,
 }
 
-impl Start {
+impl Clocks {
     pub(crate) fn now() -> Self {
         let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self { unix: nanos(unix), instant: Instant::now() }
     }
 
-    pub(crate) fn instant(&self) -> Instant {
-        self.instant
-    }
-
-    /// Nanoseconds since 1970 at a later moment: clocks that are set in between do not tear a trace apart.
+    /// Nanoseconds since 1970 at another moment.
     pub(crate) fn at(&self, instant: Instant) -> u64 {
-        self.unix + nanos(instant.saturating_duration_since(self.instant))
+        match instant.checked_duration_since(self.instant) {
+            Some(later) => self.unix.saturating_add(nanos(later)),
+            None => self.unix.saturating_sub(nanos(self.instant.saturating_duration_since(instant))),
+        }
     }
 }
 
@@ -101,8 +102,8 @@ pub struct Attempted {
 }
 
 impl Attempt {
-    /// It is over, up to the head of its response; the rest is to be filled in.
-    pub fn end(&self, method: Cow<'static, str>, origin: Arc<str>) -> Attempted {
+    /// It is over now, up to the head of its response; the rest is to be filled in.
+    pub fn end(&self, method: Cow<'static, str>, origin: Arc<str>, now: Instant) -> Attempted {
         Attempted {
             method,
             origin,
@@ -116,7 +117,7 @@ impl Attempt {
             reused: false,
             span: self.context.span,
             began: self.began,
-            ended: Instant::now(),
+            ended: now,
             resent: self.resent,
         }
     }
@@ -128,19 +129,20 @@ impl Trace {
         parent: Option<SpanId>,
         link: Option<SpanContext>,
         state: State,
+        began: Instant,
     ) -> Self {
-        Self { context, parent, link, state, start: Start::now(), attempts: Mutex::default(), is_told: true }
+        Self { context, parent, link, state, began, attempts: Mutex::default(), is_told: true }
     }
 
     /// One that collects attempts for a log, and that no other server is told of.
-    pub fn untold() -> Self {
+    pub fn untold(began: Instant) -> Self {
         let context = SpanContext {
             trace: TraceId([0; 16]),
             span: SpanId([0; 8]),
             is_sampled: false,
             is_random: false,
         };
-        Self { is_told: false, ..Self::new(context, None, None, State::default()) }
+        Self { is_told: false, ..Self::new(context, None, None, State::default(), began) }
     }
 
     /// Whether other servers are told of it.
@@ -166,15 +168,15 @@ impl Trace {
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins an attempt.
-    pub fn attempt(&self) -> Attempt {
+    /// Begins an attempt now.
+    pub fn attempt(&self, now: Instant) -> Attempt {
         let resent = {
             let mut attempts = self.attempts();
             attempts.begun += 1;
             attempts.begun - 1
         };
         let context = SpanContext { span: SpanId::random(), ..self.context };
-        Attempt { context, began: Instant::now(), resent }
+        Attempt { context, began: now, resent }
     }
 
     /// Notes what came of one. A hedge that has lost may end after the request, and is not told.
@@ -201,7 +203,7 @@ impl Attempted {
     }
 
     /// Calls `write` with its span, a part of `trace`.
-    pub(crate) fn write(&self, trace: &Trace, write: impl FnOnce(&Span<'_>)) {
+    pub(crate) fn write(&self, trace: &Trace, clocks: &Clocks, write: impl FnOnce(&Span<'_>)) {
         let (scheme, rest) = self.origin.split_once("://").unwrap_or(("http", &self.origin));
         let (host, port) = host_and_port(rest, scheme);
         let url = self.path.as_ref().map(|path| format!("{}{path}", self.origin));
@@ -242,8 +244,8 @@ impl Attempted {
             state: &trace.state,
             name: if name == "_OTHER" { "HTTP" } else { name },
             kind: Kind::Client,
-            began: trace.start.at(self.began),
-            ended: trace.start.at(self.ended),
+            began: clocks.at(self.began),
+            ended: clocks.at(self.ended),
             attributes: &attributes,
             is_failure: failed.is_some(),
             link: None,

@@ -11,7 +11,7 @@ use crate::id::{SpanId, TraceId};
 use crate::otlp::write_span;
 use crate::sampling::Sampling;
 use crate::span::{Attribute, Kind, Span};
-use crate::trace::Trace;
+use crate::trace::{Clocks, Trace};
 
 /// Makes traces, and keeps some.
 #[derive(Debug)]
@@ -83,9 +83,9 @@ impl Tracer {
         }
     }
 
-    /// The trace of a request that comes now and says that `parent` is its caller. If that is not trusted, the trace is a new
+    /// The trace of a request that came at `began` and says that `parent` is its caller. If that is not trusted, the trace is a new
     /// one with a link to it: a client would else choose what is kept.
-    pub fn begin(&self, parent: Option<Parent>, is_trusted: bool) -> Trace {
+    pub fn begin(&self, parent: Option<Parent>, is_trusted: bool, began: Instant) -> Trace {
         let (parent, link) = match parent {
             Some(parent) if is_trusted => (Some(parent), None),
             Some(stranger) => (None, Some(stranger.context)),
@@ -97,12 +97,13 @@ impl Tracer {
                 Some(context.span),
                 None,
                 state,
+                began,
             );
         }
         let trace = TraceId::random();
         let is_sampled = trace.randomness() >= self.threshold;
         let context = SpanContext { trace, span: SpanId::random(), is_sampled, is_random: true };
-        Trace::new(context, None, link, State::default())
+        Trace::new(context, None, link, State::default(), began)
     }
 
     /// Whether a request is kept that ends now.
@@ -218,8 +219,9 @@ impl Tracer {
 /// The spans of a request: its own, and one of each attempt.
 fn spans(trace: &Trace, answered: &Answered<'_>) -> Batch {
     let mut batch = Batch { spans: Vec::with_capacity(2048), count: 1 };
+    let clocks = Clocks::now();
     trace.each_attempt(|attempted| {
-        attempted.write(trace, |span| write_span(span, &mut batch.spans));
+        attempted.write(trace, &clocks, |span| write_span(span, &mut batch.spans));
         batch.count += 1;
     });
     let span = Span {
@@ -229,8 +231,8 @@ fn spans(trace: &Trace, answered: &Answered<'_>) -> Batch {
         state: &trace.state,
         name: answered.name,
         kind: Kind::Server,
-        began: trace.start.at(trace.start.instant()),
-        ended: trace.start.at(Instant::now()),
+        began: clocks.at(trace.began),
+        ended: clocks.at(Instant::now()),
         attributes: answered.attributes,
         is_failure: answered.is_failure,
         link: trace.link,
@@ -260,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_caller_that_is_trusted_decides() {
-        let trace = tracer(NONE).begin(Some(caller()), true);
+        let trace = tracer(NONE).begin(Some(caller()), true, Instant::now());
         assert_eq!(
             (trace.context.trace, trace.parent),
             (caller().context.trace, Some(caller().context.span))
@@ -271,12 +273,12 @@ mod tests {
         let mut unsampled = caller();
         unsampled.context.is_sampled = false;
         let all = Sampling { ratio: 1.0, ..NONE };
-        assert!(!tracer(all).begin(Some(unsampled), true).context.is_sampled);
+        assert!(!tracer(all).begin(Some(unsampled), true, Instant::now()).context.is_sampled);
     }
 
     #[test]
     fn any_other_caller_is_linked_to() {
-        let trace = tracer(NONE).begin(Some(caller()), false);
+        let trace = tracer(NONE).begin(Some(caller()), false, Instant::now());
         assert_ne!(trace.context.trace, caller().context.trace);
         assert_eq!((trace.parent, trace.link), (None, Some(caller().context)));
         assert!(!trace.context.is_sampled);
@@ -285,18 +287,18 @@ mod tests {
 
     #[test]
     fn an_attempt_is_a_part_of_its_request() {
-        let trace = tracer(Sampling { ratio: 1.0, ..NONE }).begin(None, false);
-        let [first, second] = [trace.attempt(), trace.attempt()];
+        let trace = tracer(Sampling { ratio: 1.0, ..NONE }).begin(None, false, Instant::now());
+        let [first, second] = [trace.attempt(Instant::now()), trace.attempt(Instant::now())];
         assert_eq!(first.context.trace, trace.context.trace);
         assert!(first.context.is_sampled);
         assert_ne!(first.context.span, second.context.span);
-        assert_eq!(second.end("GET".into(), "http://a:1".into()).resent, 1);
+        assert_eq!(second.end("GET".into(), "http://a:1".into(), Instant::now()).resent, 1);
     }
 
     #[test]
     fn failures_are_kept() {
         let tracer = tracer(Sampling { failures: true, ..NONE });
-        let trace = tracer.begin(None, false);
+        let trace = tracer.begin(None, false, Instant::now());
         assert_eq!(tracer.keeps(&trace, false, Duration::MAX), None);
         assert_eq!(tracer.keeps(&trace, true, Duration::ZERO), Some(Kept::Failed));
         tracer.keep(&trace, Kept::Failed, &answered(Duration::ZERO));
@@ -308,13 +310,17 @@ mod tests {
         let tracer = tracer(Sampling { slowest: 2, ..NONE });
         for round in 0..2 {
             for took in [3, 1, 5, 4, 2].map(Duration::from_millis) {
-                let trace = tracer.begin(None, false);
-                trace.note(trace.attempt().end("GET".into(), "http://a".into()));
+                let trace = tracer.begin(None, false, Instant::now());
+                trace.note(trace.attempt(Instant::now()).end(
+                    "GET".into(),
+                    "http://a".into(),
+                    Instant::now(),
+                ));
                 if let Some(kept) = tracer.keeps(&trace, false, took) {
                     tracer.keep(&trace, kept, &answered(took));
                 }
             }
-            let trace = tracer.begin(None, false);
+            let trace = tracer.begin(None, false, Instant::now());
             assert_eq!(
                 tracer.keeps(&trace, false, Duration::from_millis(4)),
                 None,
@@ -329,7 +335,7 @@ mod tests {
     #[test]
     fn a_stream_is_told_of_while_it_goes_on() {
         let tracer = tracer(Sampling { ratio: 1.0, ..NONE });
-        let trace = tracer.begin(None, false);
+        let trace = tracer.begin(None, false, Instant::now());
         let following = tracer.follow(&trace, "GET /a");
         assert_eq!([tracer.take().count, tracer.take().count], [1, 1]);
         tracer.leave(&following, "whole");
@@ -340,7 +346,7 @@ mod tests {
     #[test]
     fn what_finds_no_room_is_counted() {
         let tracer = Tracer::new(Sampling { ratio: 1.0, ..NONE }, 10, Duration::ZERO);
-        let trace = tracer.begin(None, false);
+        let trace = tracer.begin(None, false, Instant::now());
         let kept = tracer.keeps(&trace, false, Duration::ZERO).unwrap();
         tracer.keep(&trace, kept, &answered(Duration::ZERO));
         assert_eq!(tracer.counts(), Counts { kept: 1, dropped: 1 });

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc as Plain;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use super::clients::Counted;
 use super::network::Looked;
@@ -10,6 +10,7 @@ use crate::app::{Ends, TlsSession};
 use crate::net::{Connection, TcpTotals};
 use crate::sync::{Arc, Mutex};
 use crate::sys::descriptor::set_option;
+use crate::work::{Holding, holding};
 
 /// A client, and the connection to it.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(super) struct Client {
     /// Shared by the streams of a connection.
     is_proven: Plain<AtomicBool>,
     totals: Plain<Mutex<TcpTotals>>,
+    /// Takes memory for the request that is being answered; 0 between requests.
+    holder: AtomicU8,
     /// On its address's account, where that has a limit.
     _counted: Option<Counted>,
 }
@@ -46,6 +49,7 @@ impl Client {
             is_stream: false,
             is_proven: Plain::default(),
             totals: Plain::default(),
+            holder: AtomicU8::new(0),
             _counted: counted,
         }
     }
@@ -60,6 +64,7 @@ impl Client {
             is_stream: true,
             is_proven: Plain::clone(&self.is_proven),
             totals: Plain::clone(&self.totals),
+            holder: AtomicU8::new(0),
             _counted: None,
         }
     }
@@ -67,6 +72,18 @@ impl Client {
     /// What the network's part in its responses is seen by.
     pub(super) fn looked(&self) -> Looked {
         Looked { connection: Arc::clone(&self.connection), totals: Plain::clone(&self.totals) }
+    }
+
+    /// Who takes memory for its request.
+    pub(super) fn holder(&self) -> u8 {
+        // Relaxed, here and below: of the one task that serves it.
+        self.holder.load(Ordering::Relaxed)
+    }
+
+    /// From now on memory is taken in the name of `holder`, until what is returned is dropped.
+    pub(super) fn hold(&self, holder: u8) -> Held<'_> {
+        self.holder.store(holder, Ordering::Relaxed);
+        Held { client: self, _holding: holding(holder) }
     }
 
     /// The version of HTTP of a request that reads as one of HTTP/1.`minor`.
@@ -130,6 +147,18 @@ impl Client {
         let _ = self.connection.with_socket(|socket| {
             socket.option(|socket| set_option(&*socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, most))
         });
+    }
+}
+
+/// A request is being answered.
+pub(super) struct Held<'a> {
+    client: &'a Client,
+    _holding: Holding,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.client.holder.store(0, Ordering::Relaxed);
     }
 }
 

@@ -28,6 +28,7 @@ use crate::error::{Code, Error, Result};
 use crate::net::Connection;
 use crate::sync::Arc;
 use crate::wire::{GRPC, Incoming};
+use crate::work::{Work, doing, holding};
 
 /// The next step of the connection after an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +70,12 @@ pub(super) async fn serve(load: Arc<Load>, client: Client) {
     let site = Arc::clone(&load.site);
     let mut phase = site.phase();
     let mut requests = pin!(requests(&site, load.thread, &client, &mut phase));
-    poll_fn(|context| clock::poll_at_one_time(requests.as_mut(), context)).await;
+    poll_fn(|context| {
+        let _doing = doing(Work::Client);
+        let _holding = holding(client.holder());
+        clock::poll_at_one_time(requests.as_mut(), context)
+    })
+    .await;
 }
 
 /// Ready when everything is to end.
@@ -146,7 +152,9 @@ async fn exchange(
     let _active = site.begin_exchange();
     let routes = site.routes();
     let route = routes.find(incoming.method(), || incoming.authority(), &incoming.origin_form());
-    let progress = Progress::new(site.tallies(route).of(thread));
+    let tallies = site.tallies(route);
+    let _held = client.hold(tallies.holder);
+    let progress = Progress::new(tallies.of(thread));
     let (account, gate) = match route {
         Some(Service::Relay(route)) => {
             let account = Account::open(site.app.as_ref(), &route.relay, client, incoming, &progress);
@@ -206,6 +214,7 @@ impl Open<'_> {
     }
 
     fn end(&mut self, status: u16, error: Option<&Error>) {
+        let _doing = doing(Work::Log);
         self.is_closed = true;
         if let Some(traced) = self.traced {
             traced.end(self.record, status, error);

@@ -479,9 +479,10 @@ mod tests {
     #[test]
     fn attempts_are_told() {
         let incoming = request("GET / HTTP/1.1\r\nHost: h");
-        let trace = Trace::untold();
+        let now = std::time::Instant::now();
+        let trace = Trace::untold(now);
         for (origin, status) in [("http://a:1", None), ("http://b:2", Some(200))] {
-            let mut attempted = trace.attempt().end("GET".into(), origin.into());
+            let mut attempted = trace.attempt(now).end("GET".into(), origin.into(), now);
             attempted.status = status;
             attempted.error = status.is_none().then_some("CONNECT_FAILED");
             trace.note(attempted);

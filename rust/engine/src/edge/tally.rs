@@ -14,6 +14,7 @@ use super::exemplar::{Exemplars, Kept};
 use super::network::{Network, NetworkSums};
 use crate::counters::{Buckets, ByName, Counter, Histogram};
 use crate::error::{Code, Error};
+use crate::holder;
 use crate::sync::{Arc, Mutex, lock};
 
 /// Who answers.
@@ -180,16 +181,20 @@ pub(super) struct End<'a> {
 
 /// What is counted of a route, by engine thread.
 #[derive(Debug)]
-pub(super) struct Tallies(Box<[Arc<Tally>]>);
+pub(super) struct Tallies {
+    by_thread: Box<[Arc<Tally>]>,
+    /// In whose name the requests take memory.
+    pub(super) holder: u8,
+}
 
 impl Tallies {
-    fn new(threads: usize) -> Self {
-        Self((0..threads).map(|_| Arc::new(Tally::new())).collect())
+    fn new(threads: usize, holder: u8) -> Self {
+        Self { by_thread: (0..threads).map(|_| Arc::new(Tally::new())).collect(), holder }
     }
 
     /// That of the calling engine thread.
     pub(super) fn of(&self, thread: usize) -> Arc<Tally> {
-        Arc::clone(&self.0[thread])
+        Arc::clone(&self.by_thread[thread])
     }
 
     fn sums(&self, lane: Lane, route: &str) -> RouteSums {
@@ -208,7 +213,7 @@ impl Tallies {
             tenants: TenantSums::default(),
         };
         let (mut begun, mut statuses, mut failures) = (0, [0; PLACES], [0; Code::COUNT]);
-        for tally in &self.0 {
+        for tally in &self.by_thread {
             // Ends before beginnings: whatever comes between the two looks is under way, and none has ended unbegun.
             for (sum, count) in statuses.iter_mut().zip(&tally.statuses) {
                 *sum += count.get();
@@ -301,8 +306,17 @@ impl Ledger {
     /// What is counted under `name`.
     pub(super) fn of(&self, lane: Lane, name: &str) -> Arc<Tallies> {
         let mut by_route = lock(&self.by_route);
+        let place = by_route.values().map(ByName::len).sum();
         let tallies = by_route.entry(lane).or_default();
-        Arc::clone(tallies.get_or_insert_with(name, |_| Arc::new(Tallies::new(self.threads))))
+        let make = |_: &str| Arc::new(Tallies::new(self.threads, holder::number(place)));
+        Arc::clone(tallies.get_or_insert_with(name, make))
+    }
+
+    /// The routes, in the order of lanes and names, each with the number in whose name its requests take memory.
+    pub fn holders(&self) -> Vec<(Lane, Box<str>, u8)> {
+        let by_route = lock(&self.by_route);
+        let routes = by_route.iter().flat_map(|(lane, routes)| routes.iter().map(|route| (*lane, route)));
+        routes.map(|(lane, (name, tallies))| (lane, name.clone(), tallies.holder)).collect()
     }
 
     /// What was seen of the network's part in responses, by class.

@@ -13,6 +13,7 @@ use super::progress::Progress;
 use super::record::Record;
 use super::site::Site;
 use crate::access::Decision;
+use crate::clock;
 use crate::error::{Error, Source};
 use crate::net::Supply;
 use crate::wire::{Incoming, shown};
@@ -31,11 +32,11 @@ impl Traced {
         if let Some(tracer) = site.supplies.tracer.as_ref().filter(|_| is_traffic) {
             let [parent, state] = penstock_trace::FIELDS;
             let parent = Parent::of(incoming.get_all(parent), incoming.get_all(state));
-            let trace = tracer.begin(parent, site.config.trusts_trace_context);
+            let trace = tracer.begin(parent, site.config.trusts_trace_context, clock::now().into_std());
             return Some(Self { tracer: Some(Plain::clone(tracer)), trace: Plain::new(trace) });
         }
-        let log = site.log.as_ref()?;
-        log.format.tells_of_attempts().then(|| Self { tracer: None, trace: Plain::new(Trace::untold()) })
+        let (log, now) = (site.log.as_ref()?, clock::now().into_std());
+        log.format.tells_of_attempts().then(|| Self { tracer: None, trace: Plain::new(Trace::untold(now)) })
     }
 
     /// Whether other servers are told of it.

@@ -19,6 +19,7 @@ use crate::net::Source;
 use crate::stream::{Ending, Feed, ResponseHead, Timings};
 use crate::sync::Arc;
 use crate::wire::Head;
+use crate::work::{Work, worked};
 
 /// What is asked for, and by whom.
 #[derive(Debug)]
@@ -103,7 +104,7 @@ pub async fn pass_on(hub: Arc<Hub>, admitted: Box<Admitted>, lease: Option<Lease
         biased;
         () = feed.closed() => return,
         () = over => Ok(()),
-        ended = give(&hub, admitted, &feed) => ended,
+        ended = worked(Work::Hub, give(&hub, admitted, &feed)) => ended,
     };
     match ended {
         Ok(()) => feed.finish(Ending { body: began.elapsed(), ..Ending::default() }),

@@ -16,6 +16,7 @@ use crate::error::{Code, Result};
 use crate::events::HEARTBEAT;
 use crate::net::{Payload, Source};
 use crate::sync::Arc;
+use crate::work::{Work, doing};
 
 /// Bytes that wait to be sent, beyond which no more of the history is taken: one full slab that events share.
 const MOST: usize = 64 * 1024;
@@ -166,6 +167,7 @@ impl Subscriber {
 
 impl Source for Subscriber {
     fn poll_next(&mut self, context: &mut Context<'_>, held: usize) -> Poll<Option<Result<Payload>>> {
+        let _doing = doing(Work::Hub);
         if held == 0 {
             self.held.clear();
         }

@@ -17,6 +17,7 @@ use super::rules::Rules;
 use super::usage::Usage;
 use crate::framing::event::{Event, parse};
 use crate::pool::{CopyReason, Pool};
+use crate::work::{Work, doing};
 
 /// A handle to the inspection of one response.
 #[derive(Debug, Clone)]
@@ -83,6 +84,7 @@ impl Inspector {
     /// Notes the fields of the response. Returns whether its body is noted in blocks of events, or in pieces of any
     /// size.
     pub fn begin(&self, content_type: Option<&[u8]>, content_encoding: Option<&[u8]>) -> Content {
+        let _doing = doing(Work::Inspection);
         let mut state = self.state();
         let content = content_type.map_or(Content::Other, content_of);
         state.content = content;
@@ -95,6 +97,7 @@ impl Inspector {
 
     /// Notes a block of an event stream with every byte, or any piece of another body.
     pub fn note(&self, block: &[u8], now: Instant) {
+        let _doing = doing(Work::Inspection);
         let mut state = self.state();
         if state.total.is_some() {
             return;
@@ -159,6 +162,7 @@ impl Inspector {
 
     /// Ends the inspection. Later notes are ignored, and a second call returns the same report.
     pub fn end(&self, now: Instant) -> Report {
+        let _doing = doing(Work::Inspection);
         let mut state = self.state();
         let is_first = state.total.is_none();
         if is_first {

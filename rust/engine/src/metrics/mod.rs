@@ -16,12 +16,14 @@ mod grpc_health;
 mod health;
 mod hub;
 mod inspection;
+mod json;
 mod kept;
 mod live;
 mod network;
 mod origins;
 mod pool;
 mod process;
+mod profile;
 mod requests;
 mod sites;
 mod tls;
@@ -59,6 +61,7 @@ use configuration::Reloads;
 use hub::HubTotals;
 use kept::Kept;
 use live::Live;
+use profile::Profiler;
 use sites::SiteTotals;
 
 /// The parts of an engine that live as long as the engine.
@@ -201,6 +204,7 @@ const INDEX: &str = "\
 /penstock/health   200, or 503 if an engine thread hangs
 /penstock/ready    200, or 503 if no new work is taken
 /penstock/metrics  metrics for Prometheus
+/penstock/profile  what the next ?seconds= go to, as JSON
 ";
 
 /// The line of the events, if there may be viewers.
@@ -214,6 +218,7 @@ pub struct Status {
     behind: Duration,
     /// What flows now; `None` if no viewer is allowed.
     live: Option<Plain<Live>>,
+    profiler: Profiler,
 }
 
 /// The limits of an operator.
@@ -243,6 +248,8 @@ enum Page {
     Ready,
     /// All that is counted.
     Metrics,
+    /// What time and memory go to.
+    Profile,
 }
 
 impl Page {
@@ -253,6 +260,7 @@ impl Page {
             "/health" => Some(Self::Health),
             "/ready" => Some(Self::Ready),
             "/metrics" => Some(Self::Metrics),
+            "/profile" => Some(Self::Profile),
             _ => None,
         }
     }
@@ -263,7 +271,7 @@ impl Status {
     pub fn new(board: Arc<Board>, limits: StatusLimits) -> Self {
         let StatusLimits { hung, behind, viewers } = limits;
         let live = (viewers > 0).then(|| Live::new(Arc::clone(&board), hung, behind, viewers));
-        Self { board, hung, behind, live }
+        Self { board, hung, behind, live, profiler: Profiler::default() }
     }
 
     /// Whether new work is taken, once the application has given its sign or should have.
@@ -273,11 +281,12 @@ impl Status {
         self.board.ready(self.hung, self.behind)
     }
 
-    /// What stands on `page` now, in a form that `accept`, the field of that name, prefers.
+    /// What stands on `page` now, in a form that is preferred.
     ///
     /// # Errors
     /// `NO_ROUTE`, `TOO_MANY_REQUESTS`.
-    async fn page(&self, page: Page, accept: &[u8]) -> Result<Shown> {
+    async fn page(&self, page: Page, asked: Asked<'_>) -> Result<Shown> {
+        let accept = asked.accept;
         Ok(match page {
             Page::Index => match &self.live {
                 Some(_) if asks_for_html(accept) => live::document(),
@@ -297,6 +306,13 @@ impl Status {
                 let text = self.board.metrics(format);
                 Shown { content_type: format.content_type(), ..Shown::text(200, text) }
             }
+            Page::Profile => {
+                match self.profiler.profile(&self.board.parts, asked.target).await {
+                    Ok(text) => Shown { content_type: "application/json", ..Shown::text(200, text) },
+                    // Told here: an operator may know more than a client is told of an error.
+                    Err(error) => Shown::text(error.code().status(), format!("{}\n", error.detail())),
+                }
+            }
         })
     }
 }
@@ -310,7 +326,7 @@ impl Exhibit for Status {
     fn show<'a>(&'a self, asked: Asked<'a>) -> Showing<'a> {
         Box::pin(async move {
             let page = Page::at(asked.path()).ok_or_else(nothing_there)?;
-            if asked.is_read() { self.page(page, asked.accept).await } else { Ok(Shown::unread()) }
+            if asked.is_read() { self.page(page, asked).await } else { Ok(Shown::unread()) }
         })
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::{Board, Format, Page, Parts, Status, StatusLimits};
 use crate::app::{Ends, Queue, Request, link};
 use crate::edge::{
-    ClientLimits, EdgeConfig, Heads, Ledger, ListenOptions, Listener, Routes, Shown, Site, Supplies,
+    Asked, ClientLimits, EdgeConfig, Heads, Ledger, ListenOptions, Listener, Routes, Shown, Site, Supplies,
 };
 use crate::pool::testing::config;
 use crate::pool::{Pool, Purpose};
@@ -54,7 +54,8 @@ impl Rig {
     }
 
     fn show(&self, page: Page) -> Shown {
-        self.runtime.block_on(self.status.page(page, b"")).unwrap()
+        let asked = Asked { method: "GET", target: "/", authority: "", accept: b"" };
+        self.runtime.block_on(self.status.page(page, asked)).unwrap()
     }
 
     fn check(&self, page: Page, status: u16, part: &str) {

@@ -22,6 +22,7 @@ use super::socket::Socket;
 use super::watch::Watch;
 use crate::clock;
 use crate::sync::{Mutex, lock};
+use crate::work::{Work, doing};
 
 #[derive(Debug)]
 pub(crate) enum Transport {
@@ -190,6 +191,7 @@ impl Connection {
                 _ => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
             };
         };
+        let _doing = doing(Work::Tls);
         set_batch(stream, *batch);
         let gathered = gather(stream, parts)?;
         if gathered > 0 {
@@ -216,7 +218,10 @@ impl Connection {
     /// As [`Channel::lend`].
     pub(crate) fn lend(&self, context: &mut Context<'_>, lease: Lease) -> io::Result<usize> {
         match &mut lock(&self.inner).transport {
-            Transport::Channel(channel) => channel.lend(context, lease),
+            Transport::Channel(channel) => {
+                let _doing = doing(Work::Http2);
+                channel.lend(context, lease)
+            }
             Transport::Plain(_) | Transport::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
@@ -256,11 +261,15 @@ impl Connection {
         match &mut lock(&self.inner).transport {
             Transport::Plain(_) => Poll::Ready(Ok(())),
             Transport::Channel(channel) => {
+                let _doing = doing(Work::Http2);
                 channel.flush();
                 // What was lent comes back when it is sent.
                 Poll::Ready(Ok(()))
             }
-            Transport::Tls(stream) => Pin::new(stream).poll_flush(context),
+            Transport::Tls(stream) => {
+                let _doing = doing(Work::Tls);
+                Pin::new(stream).poll_flush(context)
+            }
         }
     }
 
@@ -364,6 +373,7 @@ impl Inner {
 
     fn poll_read(&mut self, context: &mut Context<'_>, memory: &mut [u8]) -> Poll<io::Result<usize>> {
         if let Transport::Channel(channel) = &mut self.transport {
+            let _doing = doing(Work::Http2);
             return channel.poll_read(context, memory);
         }
         let mut buffer = ReadBuf::new(memory);
@@ -400,6 +410,7 @@ fn poll_read_records(
     plaintext: &mut bool,
     failure: &mut Option<io::Error>,
 ) -> Poll<io::Result<()>> {
+    let _doing = doing(Work::Tls);
     *plaintext = true;
     loop {
         let before = buffer.filled().len();
@@ -426,6 +437,7 @@ fn poll_write_records(
     parts: &[IoSlice<'_>],
     batch: &mut usize,
 ) -> Poll<io::Result<usize>> {
+    let _doing = doing(Work::Tls);
     set_batch(stream, *batch);
     let written = Pin::new(&mut *stream).poll_write_vectored(context, parts);
     if let Poll::Ready(Ok(count)) = written {

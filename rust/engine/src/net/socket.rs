@@ -10,9 +10,8 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::sys::descriptor::is_writable;
-
-use crate::sys::descriptor;
+use crate::sys::descriptor::{self, is_writable};
+use crate::work::{Work, doing};
 
 #[derive(Debug)]
 pub(crate) enum Socket {
@@ -48,6 +47,7 @@ impl Socket {
 
     /// Writes what the kernel takes at once of `bytes`; that nothing is taken is `WouldBlock`.
     pub(crate) fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
+        let _doing = doing(Work::Sockets);
         self.option(|socket| socket.send_with_flags(bytes, libc::MSG_NOSIGNAL))
     }
 
@@ -133,6 +133,7 @@ impl AsyncRead for Socket {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let _doing = doing(Work::Sockets);
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
             Self::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
@@ -142,6 +143,7 @@ impl AsyncRead for Socket {
 
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let _doing = doing(Work::Sockets);
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
             Self::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
@@ -153,6 +155,7 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        let _doing = doing(Work::Sockets);
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, parts),
             Self::Unix(stream) => Pin::new(stream).poll_write_vectored(context, parts),

@@ -20,6 +20,7 @@ use super::tls::Tls;
 use crate::error::{Code, Error, Result};
 use crate::net::{Connection, Records, Socket, Transport};
 use crate::stream::Timings;
+use crate::work::{Work, worked};
 
 /// After this long the next address is tried beside the ones before (RFC 8305, section 8).
 const STAGGER: Duration = Duration::from_millis(250);
@@ -60,7 +61,7 @@ pub(super) async fn open(
         Scheme::Http => Transport::Plain(socket),
         Scheme::Https => {
             let started = Instant::now();
-            let handshake = handshake(endpoint, tls, offers_http2, socket);
+            let handshake = worked(Work::Tls, handshake(endpoint, tls, offers_http2, socket));
             let transport = within(timeouts.tls, Code::TlsTimeout, "the TLS handshake", handshake).await;
             let transport = transport.map_err(|error| with(peer, error))?;
             timings.tls = started.elapsed();

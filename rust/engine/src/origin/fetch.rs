@@ -21,6 +21,7 @@ use crate::net::Called;
 use crate::pool::Slice;
 use crate::stream::{Feed, ResponseHead};
 use crate::sync::Arc as Shared;
+use crate::work::{Work, doing};
 
 /// Sends `request` and puts the response into `feed`, whose consumer sees every failure as an error that names the
 /// origin. Must run on the thread that `origins` belongs to.
@@ -56,6 +57,7 @@ pub async fn fetch(origins: Arc<Origins>, request: Box<Request>, feed: Feed) {
         });
         let mut aside = Called::new(aside);
         poll_fn(|context| {
+            let _doing = doing(Work::Origin);
             if let Poll::Ready(result) = run.as_mut().poll(context) {
                 return Poll::Ready(Some(result));
             }
@@ -91,11 +93,14 @@ pub(crate) async fn begin(
     let (place, reports) = (whom.place(), request.reports);
     let mut deadline = Deadline::of(&request.timeouts);
     let mut asked = pin!(ask(&origins, whom, request, interim));
-    let asked = poll_fn(|context| match asked.as_mut().poll(context) {
-        Poll::Pending => deadline.as_mut().map_or(Poll::Pending, |deadline| {
-            deadline.poll(context).map(|error| Err(counted(place.as_deref(), error, reports)))
-        }),
-        ready @ Poll::Ready(_) => ready,
+    let asked = poll_fn(|context| {
+        let _doing = doing(Work::Origin);
+        match asked.as_mut().poll(context) {
+            Poll::Pending => deadline.as_mut().map_or(Poll::Pending, |deadline| {
+                deadline.poll(context).map(|error| Err(counted(place.as_deref(), error, reports)))
+            }),
+            ready @ Poll::Ready(_) => ready,
+        }
     });
     let (head, rest, body) = asked.await.map_err(|error| error.at(&origin))?;
     Ok((head, Begun { body, rest, deadline }))

@@ -7,6 +7,7 @@ use penstock_trace::{Attempt, Attempted, Trace};
 
 use super::place::Place;
 use super::request::Request;
+use crate::clock;
 use crate::error::Error;
 use crate::stream::ResponseHead;
 use crate::wire::{shown, write_field};
@@ -25,7 +26,7 @@ impl<'a> Traced<'a> {
     /// Begins one at the origin of `place`.
     pub(super) fn begin(request: &'a Request, place: &Place) -> Option<Self> {
         let trace = request.trace.as_deref()?;
-        let (attempt, origin) = (trace.attempt(), Arc::clone(&place.origin));
+        let (attempt, origin) = (trace.attempt(clock::now().into_std()), Arc::clone(&place.origin));
         Some(Self { trace, attempt, request, origin, is_over: false })
     }
 
@@ -61,7 +62,8 @@ impl<'a> Traced<'a> {
     }
 
     fn attempted(&self) -> Attempted {
-        let mut attempted = self.attempt.end(self.request.method.clone(), Arc::clone(&self.origin));
+        let now = clock::now().into_std();
+        let mut attempted = self.attempt.end(self.request.method.clone(), Arc::clone(&self.origin), now);
         if self.trace.context.is_sampled {
             // What follows may hold a token; so may the path.
             let target = shown(&self.request.target);

@@ -12,6 +12,7 @@ use crate::cache::Why;
 use crate::error::{Code, Error, Result};
 use crate::sync::Arc;
 use crate::wire::{Head, Span};
+use crate::work::{Work, worked};
 
 /// How a request gets a response that is not stored.
 pub(super) enum Wait {
@@ -33,7 +34,7 @@ impl Lead {
     /// # Cancellation
     /// The fetch goes on, or not, as the policy says.
     pub(super) async fn fetch(mut self, mut interim: impl FnMut(Head)) -> Result<Filled> {
-        tokio::spawn(self.filling.run());
+        tokio::spawn(worked(Work::Cache, self.filling.run()));
         loop {
             match self.messages.recv().await {
                 Some(LeaderMessage::Interim(head)) => interim(head),

@@ -14,6 +14,7 @@ use crate::pool::{Pool, Purpose};
 use crate::stream::{Ending, Feed, ResponseHead, Timings};
 use crate::sync::Arc;
 use crate::wire::{BodyFraming, ContentRange, Fields, Head, Multipart, Span, has_no_body, is_one_of};
+use crate::work::{Work, doing};
 
 /// A head and a body for a client.
 #[derive(Debug)]
@@ -207,6 +208,7 @@ impl Delivery {
 
 impl Source for Delivery {
     fn poll_next(&mut self, context: &mut Context<'_>, held: usize) -> Poll<Option<Result<Payload>>> {
+        let _doing = doing(Work::Cache);
         while let Some(part) = self.parts.front_mut() {
             match part {
                 Part::Text(text) => {

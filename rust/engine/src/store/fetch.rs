@@ -26,6 +26,7 @@ use crate::relay::response_fields;
 use crate::stream::{Ending, Feed, ResponseHead, Stream};
 use crate::sync::Arc;
 use crate::wire::{Fields, Head, Span};
+use crate::work::{Work, worked};
 
 /// Answers `request` from the cache or the origin, into `feed`.
 ///
@@ -33,10 +34,10 @@ use crate::wire::{Fields, Head, Span};
 /// A fill goes on, or not, as the policy says; a response that is not stored ends at once.
 pub async fn fetch(access: Access, request: Box<origin::Request>, feed: Feed) {
     let pool = access.cache.pool.clone();
-    let Some((delivery, feed)) = find(access, request, feed).await else { return };
+    let Some((delivery, feed)) = worked(Work::Cache, find(access, request, feed)).await else { return };
     let result = tokio::select! {
         biased;
-        result = delivery.send(&pool, &feed) => result,
+        result = worked(Work::Cache, delivery.send(&pool, &feed)) => result,
         () = feed.closed() => return,
     };
     end(feed, result);
@@ -51,7 +52,7 @@ pub(crate) async fn serve(
     request: Box<origin::Request>,
     feed: Feed,
 ) -> Option<Box<Delivery>> {
-    find(access, request, feed).await.map(|(delivery, _)| delivery)
+    worked(Work::Cache, find(access, request, feed)).await.map(|(delivery, _)| delivery)
 }
 
 /// A stored or growing response, with the feed for it. Any other response has been put into the feed.
@@ -135,7 +136,7 @@ impl Access {
                     serving.status.collapsed = joined.is_some();
                     let served = self.deliver(serving, None, true, lookup, feed).await?;
                     if let (Some(Served::Stored(_)), Some(filling)) = (&served, refresh) {
-                        tokio::spawn(filling.run());
+                        tokio::spawn(worked(Work::Cache, filling.run()));
                     }
                     served
                 }

@@ -23,6 +23,7 @@ use crate::edge::Supplies;
 use crate::error::Code;
 use crate::runtime::Threads;
 use crate::sync::{Arc, lock};
+use crate::work::{Work, worked};
 
 /// How often a worker is asked for a sign of life. Arbitrary: a worker that hangs gets too many requests for half a
 /// second, and two wake-ups a second cost nothing.
@@ -59,7 +60,9 @@ async fn hand_on(shared: Arc<Shared>, dispatcher: Plain<ProcessDispatcher>) {
         while shared.has_other(&[]) {
             let Some(request) = shared.queue.take() else { break };
             let called = Arc::clone(&shared);
-            shared.threads.spawn(request.thread, move || exchange::run(called, request));
+            shared
+                .threads
+                .spawn(request.thread, move || worked(Work::Application, exchange::run(called, request)));
         }
         tokio::select! {
             () = dispatcher.bell.notified() => {}

@@ -5,6 +5,7 @@
 //! [`Pool::poll_room`]. Slabs pass through a small cache per thread, so that the common case takes one
 //! uncontended lock; the regions below the caches are cut under the one lock of `regions`.
 
+mod holdings;
 mod regions;
 mod slab;
 mod stats;
@@ -17,9 +18,11 @@ pub use regions::{CLASSES, REGION};
 pub use slab::{Slice, Writer};
 pub use stats::{ClassStats, CopyReason, PoolState, PoolStats};
 
+use crate::holder;
 use crate::sync::{Arc, AtomicU8, AtomicUsize, Mutex, Ordering, lock};
 use crate::sys::fork;
 use crate::sys::memory::Memory;
+use holdings::Taken;
 use penstock_error::{Code, Result};
 use regions::{Regions, class_of};
 use stats::Counters;
@@ -78,6 +81,7 @@ struct Shared {
     classes: Box<[AtomicU8]>,
     caches: Box<[Cache]>,
     counters: Counters,
+    taken: Taken,
     waiting: AtomicUsize,
     waiters: Mutex<Waiters>,
     notices: Vec<String>,
@@ -174,6 +178,7 @@ impl Pool {
             classes: (0..count).map(|_| AtomicU8::new(0)).collect(),
             caches: (0..config.caches).map(|_| Cache(Mutex::new(Default::default()))).collect(),
             counters: Counters::default(),
+            taken: Taken::new(),
             waiting: AtomicUsize::new(0),
             waiters: Mutex::default(),
             notices,
@@ -221,7 +226,9 @@ impl Pool {
             shared.put_back(class, offset);
             return Err(shared.refuse(size));
         }
-        Ok(Writer::new(shared, offset, bytes))
+        let holder = holder::current();
+        shared.taken.count(holder, bytes);
+        Ok(Writer::new(shared, offset, bytes, holder))
     }
 
     /// One contiguous slice of the bytes of `parts`, counted under `reason`.

@@ -154,6 +154,18 @@ impl Regions {
         self.reach
     }
 
+    /// All slabs and runs, held or free, each with its offset and its bytes.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.cuts.iter().enumerate().flat_map(|(region, cut)| {
+            let (count, bytes) = match *cut {
+                Cut::Slabs { class, .. } => (REGION / CLASSES[class], CLASSES[class]),
+                Cut::RunStart { regions } => (1, regions * REGION),
+                Cut::Free | Cut::RunPart => (0, 0),
+            };
+            (0..count).map(move |piece| (region * REGION + piece * bytes, bytes))
+        })
+    }
+
     /// How many slabs of each class the cut regions hold.
     pub(super) fn slabs_by_class(&self) -> [usize; CLASSES.len()] {
         let mut slabs = [0; CLASSES.len()];

@@ -105,12 +105,12 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Takes a slab that the pool has just marked as held. [`Shared::recycle`] takes it back.
+    /// Takes a slab that the pool has just marked as held, in the name of `holder`. [`Shared::recycle`] takes it back.
     ///
     /// # Panics
     /// If a page of it is held already.
-    pub(super) fn new(pool: &Arc<Shared>, offset: usize, capacity: usize) -> Self {
-        let (header, start) = pool.memory().claim(offset, capacity);
+    pub(super) fn new(pool: &Arc<Shared>, offset: usize, capacity: usize, holder: u8) -> Self {
+        let (header, start) = pool.memory().claim(offset, capacity, holder);
         let shared = NonNull::new(Arc::into_raw(Arc::clone(pool)).cast_mut()).expect("an Arc is never null");
         Self { handle: Handle { pool: shared, header, start }, filled: 0, capacity }
     }

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 use super::access::Access;
 use super::mapping::{Mapping, PAGE};
-use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// As many pages as a word of claims has bits. In bytes.
 const BLOCK: usize = 64 * PAGE;
@@ -25,12 +25,19 @@ pub(crate) struct Header {
     pub(crate) handles: AtomicU32,
     /// The length of the slab that begins at this page, in bytes.
     length: AtomicUsize,
+    /// In whose name the slab is held.
+    holder: AtomicU8,
     pub(crate) access: Access,
 }
 
 impl Header {
     fn new() -> Self {
-        Self { handles: AtomicU32::new(0), length: AtomicUsize::new(0), access: Access::new() }
+        Self {
+            handles: AtomicU32::new(0),
+            length: AtomicUsize::new(0),
+            holder: AtomicU8::new(0),
+            access: Access::new(),
+        }
     }
 
     /// Bytes of the slab, while it is held.
@@ -77,12 +84,20 @@ impl Memory {
         &self.headers[offset / BLOCK].get_or_init(make)[offset % BLOCK / PAGE]
     }
 
-    /// Claims `length` bytes from `offset` on for one handle, and returns their header and the address of the
+    /// In whose name the slab at `offset` is held, if it is.
+    pub(crate) fn holder(&self, offset: usize) -> Option<u8> {
+        let (block, bit) = (offset / BLOCK, 1 << (offset % BLOCK / PAGE));
+        // Relaxed, both: a figure, which may be that of the slab before or after this one.
+        let is_held = self.claimed[block].load(Ordering::Relaxed) & bit != 0;
+        is_held.then(|| self.header(offset).holder.load(Ordering::Relaxed))
+    }
+
+    /// Claims `length` bytes from `offset` on for one handle, in the name of `holder`, and returns their header and the address of the
     /// first byte.
     ///
     /// # Panics
     /// If one of the pages is held, or the range is not made of whole pages of this memory.
-    pub(crate) fn claim(&self, offset: usize, length: usize) -> (NonNull<Header>, NonNull<u8>) {
+    pub(crate) fn claim(&self, offset: usize, length: usize, holder: u8) -> (NonNull<Header>, NonNull<u8>) {
         let total = self.claimed.len() * BLOCK;
         assert!(offset % PAGE == 0 && length % PAGE == 0 && length > 0, "a slab is whole pages");
         assert!(offset < total && length <= total - offset, "a slab lies in the memory");
@@ -92,9 +107,10 @@ impl Memory {
             assert!(held & bits == 0, "pages of the pool were handed out twice");
         }
         let header = self.header(offset);
-        // Relaxed, both: a reader has a handle that is a clone of this one.
+        // Relaxed, all: a reader has a handle that is a clone of this one; `holder` reads a figure.
         header.handles.store(1, Ordering::Relaxed);
         header.length.store(length, Ordering::Relaxed);
+        header.holder.store(holder, Ordering::Relaxed);
         // SAFETY: the offset was just checked to lie inside the mapping, which has `total` bytes.
         let start = unsafe { self.mapping.base().add(offset) };
         (NonNull::from(header), start)
@@ -135,14 +151,14 @@ mod tests {
     use super::*;
 
     fn claims(memory: &Memory, offset: usize, length: usize) -> bool {
-        let claim = std::panic::AssertUnwindSafe(|| memory.claim(offset, length));
+        let claim = std::panic::AssertUnwindSafe(|| memory.claim(offset, length, 0));
         std::panic::catch_unwind(claim).is_ok()
     }
 
     #[test]
     fn a_page_that_is_held_cannot_be_claimed() {
         let memory = Memory::new(4 * BLOCK).unwrap();
-        memory.claim(4 * PAGE, 4 * PAGE);
+        memory.claim(4 * PAGE, 4 * PAGE, 0);
         for (offset, length) in [(4, 4), (4, 1), (7, 1), (0, 5), (0, 64), (6, 58), (0, 256)] {
             assert!(!claims(&memory, offset * PAGE, length * PAGE), "{length} pages at {offset}");
         }
@@ -151,9 +167,10 @@ mod tests {
     #[test]
     fn what_was_released_can_be_claimed_and_nothing_else() {
         let memory = Memory::new(4 * BLOCK).unwrap();
-        let (header, start) = memory.claim(BLOCK, 2 * BLOCK);
+        let (header, start) = memory.claim(BLOCK, 2 * BLOCK, 5);
         assert_eq!(start.addr().get() - memory.mapping().base().addr().get(), BLOCK);
-        memory.claim(0, PAGE);
+        memory.claim(0, PAGE, 0);
+        assert_eq!([BLOCK, 0, PAGE].map(|offset| memory.holder(offset)), [Some(5), Some(0), None]);
         assert!(!claims(&memory, 2 * BLOCK, PAGE));
         // SAFETY: a header lives as long as the memory.
         assert_eq!(unsafe { header.as_ref() }.length(), 2 * BLOCK);

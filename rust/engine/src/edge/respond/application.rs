@@ -10,6 +10,7 @@ use crate::edge::inbound::Inbound;
 use crate::edge::lane::{Ordered, answer};
 use crate::error::{Code, Error, Result};
 use crate::wire::shown;
+use crate::work::{Work, worked};
 
 /// The application, if the site has one.
 pub(crate) struct Application<'a>(pub(crate) Option<&'a Queue>);
@@ -24,7 +25,8 @@ impl Responder for Application<'_> {
             return Err(Code::NoRoute.error(detail));
         };
         let announced = announced.within(site.config.max_body)?;
-        let Some(ordered) = answer(task, inbound, announced, queue, &life).await? else {
+        let answering = worked(Work::Application, answer(task, inbound, announced, queue, &life));
+        let Some(ordered) = answering.await? else {
             return Ok(());
         };
         // The relay has one of its own.

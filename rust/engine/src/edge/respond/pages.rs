@@ -1,6 +1,8 @@
 //! Answers a request by a small text of the engine's own, or by a redirect.
 
+use std::future::poll_fn;
 use std::num::NonZeroUsize;
+use std::task::Poll;
 
 use super::{Responder, answer_alone};
 use crate::edge::exchange::{Task, send};
@@ -40,7 +42,13 @@ async fn begin(task: &Task<'_>, pages: &Pages, outgoing: &mut Outgoing) -> Resul
     let accept = incoming.get_all("accept").collect::<Vec<_>>().join(&b","[..]);
     let target = incoming.origin_form();
     let (method, authority) = (incoming.method(), incoming.authority());
-    let shown = pages.exhibit.show(Asked { method, target: &target, authority, accept: &accept }).await?;
+    let mut showing = pages.exhibit.show(Asked { method, target: &target, authority, accept: &accept });
+    // A profile takes its time, and ends if the client leaves.
+    let shown = poll_fn(|context| match task.check() {
+        Ok(()) => showing.as_mut().poll(context),
+        Err(error) => Poll::Ready(Err(error)),
+    });
+    let shown = shown.await?;
     let length = shown.text.len().to_string();
     let mut fields: Vec<(&[u8], &[u8])> = vec![
         (b"Content-Type", shown.content_type.as_bytes()),
@@ -98,7 +106,9 @@ fn reason(status: u16) -> &'static [u8] {
         200 => b"OK",
         301 => b"Moved Permanently",
         308 => b"Permanent Redirect",
+        400 => b"Bad Request",
         405 => b"Method Not Allowed",
+        429 => b"Too Many Requests",
         _ => b"Service Unavailable",
     }
 }

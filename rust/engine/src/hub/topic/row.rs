@@ -20,6 +20,7 @@ use super::{Mark, Topic};
 use crate::net::{Connection, Watch};
 use crate::runtime::from_afar;
 use crate::sync::{Arc, Mutex, lock};
+use crate::work::{Work, worked};
 
 /// Subscribers that are served before other tasks of the thread get their turn: some 0.4 ms; a row may have ten
 /// thousand.
@@ -74,7 +75,7 @@ impl Row {
         let (follower, seen) = topic.follow();
         let row = Arc::new(Self { topic: Arc::clone(topic), follower, seats: Mutex::default() });
         rows.push((thread, Arc::downgrade(&row)));
-        tokio::spawn(serve(Arc::clone(topic), Arc::downgrade(&row), follower, seen));
+        tokio::spawn(worked(Work::Hub, serve(Arc::clone(topic), Arc::downgrade(&row), follower, seen)));
         row
     }
 

@@ -10,12 +10,12 @@ use penstock_memory::sys::since_1970;
 
 use super::InFlights;
 use super::history::Second;
-use super::json::Json;
 use super::sample::{
     Growth, ROWS, Sample, Topic, answered, by_name, by_origin, ended, errors, failed, quantile,
 };
 use crate::edge::{InFlight, Lane, RouteSums};
 use crate::metrics::Check;
+use crate::metrics::json::Json;
 use crate::origin::OriginSums;
 
 /// A request that waits for its response for longer than this is told. Arbitrary: those of a moment would only flicker.

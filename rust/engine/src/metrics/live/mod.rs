@@ -7,7 +7,6 @@
 mod document;
 mod frame;
 mod history;
-mod json;
 mod sample;
 
 use std::collections::VecDeque;

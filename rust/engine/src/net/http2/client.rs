@@ -10,6 +10,7 @@ use super::asked::AskedStream;
 use super::carrier::Carrier;
 use super::meter::Meter;
 use crate::net::{Connection, Transport};
+use crate::work::{Work, doing};
 
 /// What an origin is let have, and may have us keep. Declared and validated in Python; there are no defaults here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +84,7 @@ impl Client {
 impl Driver {
     /// Ready at the end of the connection; with what the origin did wrong or too often, if that ended it.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<String>> {
+        let _doing = doing(Work::Http2);
         let is_lost = self.carrier.poll(context).is_ready();
         if let Some(excess) = self.carrier.excess() {
             let detail = format!("the origin sent more frames that carry nothing ({excess:?}) than one may");

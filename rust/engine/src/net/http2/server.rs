@@ -10,6 +10,7 @@ use super::carrier::Carrier;
 use super::meter::{Excess, Meter};
 use super::stream::Stream;
 use crate::net::{Connection, Transport};
+use crate::work::{Work, doing};
 
 /// What a client may have of one connection. Declared and validated in Python; there are no defaults here.
 #[derive(Debug, Clone, Copy)]
@@ -58,6 +59,7 @@ impl Server {
 
     /// The next request, if it `has_room`, or the end. What is to be sent is sent as far as the socket takes it.
     pub(crate) fn poll_event(&mut self, context: &mut Context<'_>, has_room: bool) -> Poll<Event> {
+        let _doing = doing(Work::Http2);
         if let Some(event) = self.accept(has_room) {
             return Poll::Ready(event);
         }

@@ -13,6 +13,7 @@ use super::read::{self, FileReader, OpenFile, ReadFailure};
 use super::{Disk, StoredFile, count};
 use crate::cache::Key;
 use crate::sync::Arc;
+use crate::work::{Work, worked};
 
 /// The result of loading an object that is on disk in part.
 #[derive(Debug)]
@@ -84,7 +85,8 @@ impl Cache {
                 count(&disk.counts.promoted);
                 let reader = OpenFile::follow(opened, 0..u64::MAX);
                 let (cache, stored_file) = (Arc::clone(self), Arc::clone(stored_file));
-                tokio::spawn(Promotion { cache, stored_file, item, is_kept: true }.run(reader, filler));
+                let promotion = Promotion { cache, stored_file, item, is_kept: true };
+                tokio::spawn(worked(Work::Cache, promotion.run(reader, filler)));
                 Some(body)
             }
         }
