@@ -22,7 +22,12 @@ def files() -> dict[Path, str]:
         HERE / "grafana" / f"{page.name}.json": json.dumps(dashboard(page), indent=1, sort_keys=True) + "\n"
         for page in PAGES
     }
-    return {**found, HERE / "prometheus" / "penstock.yml": as_yaml()}
+    # A chart has no files but its own.
+    rules = (
+        HERE / "prometheus" / "penstock.yml",
+        HERE.parent / "packaging" / "helm" / "penstock" / "rules.yml",
+    )
+    return {**found, **dict.fromkeys(rules, as_yaml())}
 
 
 def main() -> int:

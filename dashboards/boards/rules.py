@@ -227,6 +227,15 @@ ALERTS = (
         "and what is wrong with it.",
     ),
     Alert(
+        "PenstockConfigurationBad",
+        "ticket",
+        "5m",
+        (Condition("min by (job, instance) (penstock_configuration_current)", "== 0"),),
+        "{{ $labels.instance }} serves an earlier configuration: the file has faults",
+        "Clients notice nothing until the process is restarted, which then fails. The log has each fault with its line "
+        "and column, and penstock check FILE prints them.",
+    ),
+    Alert(
         "PenstockCacheDiskFails",
         "ticket",
         "5m",

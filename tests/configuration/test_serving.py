@@ -14,8 +14,9 @@ from penstock.testing import Peer, ScriptedOrigin, respond
 from support.certificates import trust, written
 from support.client import RawClient, answer, client_of
 from support.command import run, serve
+from support.documents import tables
 
-from .serving import SECRET, URLS, tables
+from .serving import SECRET, URLS
 
 OK = answer("Content-Length: 2", body=b"ok")
 STORED = answer("Cache-Control: max-age=60", "Content-Length: 5", body=b"media")

@@ -165,6 +165,11 @@ SCENARIOS = {
         before="5m",
         value="3",
     ),
+    "PenstockConfigurationBad": Scenario(
+        {_series("penstock_configuration_current"): "1 0x60"},
+        {_series("penstock_configuration_current"): "1 1 0x3 1x60"},
+        before="5m",
+    ),
     "PenstockCacheDiskFails": Scenario(
         {_series("penstock_cache_disk_failures_total"): "0+1x60"},
         {

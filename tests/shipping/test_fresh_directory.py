@@ -15,8 +15,10 @@ import pytest
 
 import penstock
 from penstock.testing import Peer, ScriptedOrigin
+from penstock.tokens import SignedUrl
 from support.client import answer
-from support.command import serve
+from support.command import listening, serve
+from support.documents import tables
 from support.programs import output_of, require
 
 WHEEL = os.environ.get("PENSTOCK_WHEEL")
@@ -132,3 +134,32 @@ async def test_a_cached_route_is_served_and_counted(fresh: Fresh) -> None:
             assert await output_of(curl, "-sSf", f"{running.url}/segment") == "ok"
         metrics = await output_of(curl, "-sSf", f"{pages}metrics")
     assert re.search(r'^penstock_cache_requests_total\{.*result="hit".*\} 1$', metrics, re.MULTILINE), metrics
+
+
+async def test_ten_lines_of_a_file_serve_a_cached_route_to_clients_with_a_token(fresh: Fresh) -> None:
+    curl = require("curl", package="curl")
+    secret = "a secret of 32 bytes, from a safe"
+    async with ScriptedOrigin(origin) as server:
+        # The first file of the guide.
+        text = tables()[0].replace("http://10.0.0.5:8080", server.url).replace("0.0.0.0:8080", "127.0.0.1:0")
+        assert len(text.split("\n")) <= 12, "ten lines, and two to part them"
+        (fresh.folder / "penstock.toml").write_text('status.listen = "127.0.0.1:0"\n' + text)
+        (fresh.folder / "hls.key").write_text(secret)
+        fresh.run("check", "penstock.toml")
+        command = (fresh.command, "serve", "--config", "penstock.toml")
+        async with listening(*command, cwd=fresh.folder, env=fresh.environment) as running:
+            pages = (await running.wait_for(STATUS_PAGES))[1]
+            for _ in range(2):
+                signed = SignedUrl(secret).sign("/hls/7/main.m3u8", expires=2**31)
+                assert await output_of(curl, "-sSf", f"{running.url}{signed}") == "ok"
+            bare = await output_of(
+                curl, "-sS", "-w", "%{http_code}", "-o", "/dev/null", f"{running.url}/hls/7/main.m3u8"
+            )
+            assert bare in {"401", "403"}
+            metrics = await output_of(curl, "-sSf", f"{pages}metrics")
+    assert re.search(r'^penstock_cache_requests_total\{.*result="hit".*\} 1$', metrics, re.MULTILINE), metrics
+
+
+def test_the_profile_of_a_server_that_is_not_there_says_so(fresh: Fresh) -> None:
+    # 1: nothing answers. That the command is there is what counts.
+    fresh.run("profile", "--status-listen", "unix:nowhere.sock", statuses=(1,))

@@ -16,6 +16,14 @@ BLOCK = re.compile(
 )
 
 
+CONFIGURATION = ROOT / "docs" / "guide" / "configuration.md"
+
+
+def tables(path: Path = CONFIGURATION) -> list[str]:
+    """The configuration files in a document."""
+    return re.findall(r"^```toml\n(.*?)^```$", path.read_text(), re.MULTILINE | re.DOTALL)
+
+
 def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Handle, RuntimeMetrics};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::error::{Code, Result};
 use crate::sync::{Arc, Mutex, MutexGuard, lock};
@@ -40,6 +40,8 @@ pub struct ThreadSpent<'a> {
     pub name: &'a str,
     /// Its number in `/proc`, once it has begun.
     pub number: Option<&'a str>,
+    /// The time for which it had been busy at its last report.
+    pub busy: Duration,
     /// By kind of work, in the order of [`Work::ALL`].
     pub times: [Duration; Work::ALL.len()],
 }
@@ -72,11 +74,27 @@ impl Threads {
         self.running.iter().map(|thread| thread.pulse.activity()).collect()
     }
 
+    /// Has each thread report now. Ready when all have, which a thread that hangs does not.
+    pub async fn report(&self) {
+        let (reported, mut all) = mpsc::channel::<()>(1);
+        for thread in &self.running {
+            let (pulse, reported) = (Arc::clone(&thread.pulse), reported.clone());
+            thread.inbox.put(Box::new(move || {
+                pulse.beat();
+                drop(reported);
+            }));
+        }
+        drop(reported);
+        // Nothing is sent: it ends with the last sender.
+        all.recv().await;
+    }
+
     /// What each thread has spent while profiles ran.
     pub fn spent(&self) -> impl Iterator<Item = ThreadSpent<'_>> {
         self.running.iter().map(|thread| ThreadSpent {
             name: &thread.name,
             number: thread.spent.number(),
+            busy: thread.pulse.activity().busy,
             times: thread.spent.times(),
         })
     }
@@ -124,12 +142,7 @@ impl Thread {
     fn start(name: String) -> Result<Self> {
         let failed =
             |error: std::io::Error| Code::Internal.error(format!("cannot start an engine thread: {error}"));
-        let runtime = Builder::new_current_thread()
-            .enable_all()
-            .on_thread_park(work::sleep)
-            .on_thread_unpark(work::wake)
-            .build()
-            .map_err(failed)?;
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (inbox, pulse, spent) = (Arc::new(Inbox::default()), Arc::new(Pulse::new()), Arc::default());
         let (tasks, beat, counted) = (Arc::clone(&inbox), Arc::clone(&pulse), Arc::clone(&spent));
         let (stop, stopped) = oneshot::channel::<()>();

@@ -1,8 +1,9 @@
 //! What the time of an engine thread goes to, for a profile.
 //!
 //! While a profile runs, the clock is read wherever a thread turns from one kind of work to another, and the time between two
-//! readings counts for the kind before: each moment counts once, for the innermost work. Without a profile a turn is one look
-//! at a count. The time is that of the wall: also a thread that has to wait for a core is at work.
+//! readings counts for the kind before: each moment counts once, for the innermost work. What is outside of all of them, the
+//! thread does not count: it may be asleep. Without a profile a turn is one look at a count. The time is that of the wall: also
+//! a thread that has to wait for a core is at work.
 
 use std::cell::{Cell, OnceCell};
 use std::pin::Pin;
@@ -19,11 +20,9 @@ use crate::sync::{Arc, AtomicU64, Ordering};
 /// A kind of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
-    /// The scheduler: waiting tasks, timers, and asking the kernel what has happened; and tasks that have no kind.
-    Scheduler,
-    /// A client's connection: heads, routes, gates, limits, and the response on its way out.
+    /// A client's connection: heads, routes, gates, limits, and bodies on their way to it.
     Client,
-    /// Requests to origins and their responses.
+    /// Connections to origins, requests, and heads of responses; and bodies that go elsewhere than to a client.
     Origin,
     /// The cache, in memory and on disk.
     Cache,
@@ -37,7 +36,7 @@ pub enum Work {
     Http2,
     /// Encryption, and the handshakes with origins.
     Tls,
-    /// The kernel's reads and writes of sockets.
+    /// The kernel's reads and writes of sockets, and the row of subscribers that is written to at once.
     Sockets,
     /// Lines of the access log.
     Log,
@@ -45,8 +44,7 @@ pub enum Work {
 
 impl Work {
     /// Every kind.
-    pub const ALL: [Self; 11] = [
-        Self::Scheduler,
+    pub const ALL: [Self; 10] = [
         Self::Client,
         Self::Origin,
         Self::Cache,
@@ -62,7 +60,6 @@ impl Work {
     /// The word for it in a profile.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Scheduler => "scheduler",
             Self::Client => "client",
             Self::Origin => "origin",
             Self::Cache => "cache",
@@ -134,9 +131,8 @@ impl Spent {
 #[derive(Debug)]
 struct Clock {
     spent: Arc<Spent>,
-    work: Cell<Work>,
-    /// The last reading; `None` while there is no profile, and while the thread sleeps.
-    since: Cell<Option<Instant>>,
+    /// What the thread does since the last reading; `None` outside of all work, and while there is no profile.
+    doing: Cell<Option<(Work, Instant)>>,
 }
 
 thread_local! {
@@ -145,13 +141,11 @@ thread_local! {
 
 impl Clock {
     /// Counts the time so far, and returns the work that it was for.
-    fn turn_to(&self, work: Work) -> Work {
+    fn turn_to(&self, work: Option<Work>) -> Option<Work> {
         let now = Instant::now();
-        let before = self.work.replace(work);
-        if let Some(since) = self.since.replace(Some(now)) {
-            self.spent.add(before, now.saturating_duration_since(since));
-        }
-        before
+        let (before, since) = self.doing.replace(work.map(|work| (work, now)))?;
+        self.spent.add(before, now.saturating_duration_since(since));
+        Some(before)
     }
 }
 
@@ -161,71 +155,48 @@ pub(crate) fn count_in(spent: Arc<Spent>) {
     if let Some(number) = own.as_ref().and_then(|path| path.file_name()?.to_str()) {
         let _ = spent.number.set(number.to_owned());
     }
-    let clock = Clock { spent, work: Cell::new(Work::Scheduler), since: Cell::new(None) };
+    let clock = Clock { spent, doing: Cell::new(None) };
     // A thread counts in one place.
     let _ = CLOCK.with(|slot| slot.set(clock));
 }
 
-/// The calling thread is about to sleep.
-pub(crate) fn sleep() {
-    with_clock(|clock| {
-        if clock.since.get().is_some() {
-            clock.turn_to(Work::Scheduler);
-            clock.since.set(None);
-        }
-    });
-}
-
-/// The calling thread has slept.
-pub(crate) fn wake() {
-    if is_profiled() {
-        with_clock(|clock| clock.since.set(Some(Instant::now())));
-    }
-}
-
-fn with_clock<T>(work: impl FnOnce(&Clock) -> T) -> Option<T> {
-    CLOCK.with(|slot| slot.get().map(work))
-}
-
-/// The calling thread does `work`, until this is dropped; then it goes on with the work before.
+/// The calling thread does some work, until this is dropped; then it goes on with the work before.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Doing(Option<Work>);
+pub(crate) struct Doing {
+    before: Before,
+}
+
+/// What a thread goes on with.
+#[derive(Debug, Clone, Copy)]
+enum Before {
+    /// There was no profile, and nothing is counted.
+    Uncounted,
+    Nothing,
+    Work(Work),
+}
 
 /// Counts the time from now on for `work`.
 #[inline]
 pub(crate) fn doing(work: Work) -> Doing {
-    Doing(if is_profiled() { turn(work) } else { None })
+    let turned = || turn_to(Some(work)).map_or(Before::Nothing, Before::Work);
+    Doing { before: if is_profiled() { turned() } else { Before::Uncounted } }
 }
 
 /// Out of line, because profiles are rare.
 #[cold]
-fn turn(work: Work) -> Option<Work> {
-    with_clock(|clock| clock.turn_to(work))
+fn turn_to(work: Option<Work>) -> Option<Work> {
+    CLOCK.with(|slot| slot.get()?.turn_to(work))
 }
 
 impl Drop for Doing {
     #[inline]
     fn drop(&mut self) {
-        if let Some(before) = self.0 {
-            turn(before);
+        match self.before {
+            Before::Uncounted => {}
+            Before::Nothing => drop(turn_to(None)),
+            Before::Work(work) => drop(turn_to(Some(work))),
         }
-    }
-}
-
-/// The calling thread takes memory in the name of a holder, until this is dropped.
-#[derive(Debug)]
-#[must_use]
-pub(crate) struct Holding(u8);
-
-/// Takes memory in the name of `holder` from now on.
-pub(crate) fn holding(holder: u8) -> Holding {
-    Holding(holder::replace(holder))
-}
-
-impl Drop for Holding {
-    fn drop(&mut self) {
-        holder::replace(self.0);
     }
 }
 
@@ -251,8 +222,7 @@ impl<F: Future> Future for Worked<F> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
         let _doing = doing(*this.work);
-        let _holding = holding(*this.holder);
-        this.future.poll(context)
+        holder::within(*this.holder, || this.future.poll(context))
     }
 }
 
@@ -269,9 +239,7 @@ mod tests {
         let _profiling = Profiling::begin();
         let thread = std::thread::spawn(move || {
             count_in(counted);
-            wake();
             work();
-            sleep();
         });
         thread.join().unwrap();
         spent.times()
@@ -297,20 +265,19 @@ mod tests {
     }
 
     #[test]
-    fn sleep_counts_for_nothing() {
+    fn what_is_outside_of_all_work_counts_for_nothing() {
         let times = spent(|| {
-            sleep();
+            drop(doing(Work::Client));
             std::thread::sleep(4 * PAUSE);
-            wake();
+            drop(doing(Work::Client));
         });
         assert!(times.iter().sum::<Duration>() < 4 * PAUSE, "{times:?}");
     }
 
     #[test]
     fn a_task_takes_memory_in_the_name_it_began_with() {
-        let outer = holding(7);
-        let future = worked(Work::Cache, std::future::poll_fn(|_| Poll::Ready(holder::current())));
-        drop(outer);
+        let current = || std::future::poll_fn(|_| Poll::Ready(holder::current()));
+        let future = holder::within(7, || worked(Work::Cache, current()));
         assert_eq!(holder::current(), 0);
         let mut future = std::pin::pin!(future);
         assert_eq!(future.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())), Poll::Ready(7));

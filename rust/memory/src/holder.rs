@@ -20,6 +20,21 @@ pub fn replace(holder: u8) -> u8 {
     HOLDER.replace(holder)
 }
 
+/// Does `work`, in which the calling thread takes memory in the name of `holder`.
+pub fn within<T>(holder: u8, work: impl FnOnce() -> T) -> T {
+    /// Also after a panic, because the thread goes on.
+    struct Restored<'a>(&'a Cell<u8>, u8);
+    impl Drop for Restored<'_> {
+        fn drop(&mut self) {
+            self.0.set(self.1);
+        }
+    }
+    HOLDER.with(|current| {
+        let _restored = Restored(current, current.replace(holder));
+        work()
+    })
+}
+
 /// The number of the holder at `place`, counted from 0.
 pub fn number(place: usize) -> u8 {
     u8::try_from(place + 1).unwrap_or(u8::MAX)

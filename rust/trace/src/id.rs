@@ -82,13 +82,22 @@ impl fmt::Display for SpanId {
     }
 }
 
-const DIGITS: &[u8; 16] = b"0123456789abcdef";
+/// The two digits of each byte.
+const DIGITS: [[u8; 2]; 256] = {
+    let digits = b"0123456789abcdef";
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < pairs.len() {
+        pairs[byte] = [digits[byte >> 4], digits[byte & 15]];
+        byte += 1;
+    }
+    pairs
+};
 
 /// Writes `bytes` in lower-case digits, two for each, to the front of `out`.
 pub(crate) fn write_hex(bytes: &[u8], out: &mut [u8]) {
     for (pair, byte) in out.chunks_exact_mut(2).zip(bytes) {
-        pair[0] = DIGITS[usize::from(byte >> 4)];
-        pair[1] = DIGITS[usize::from(byte & 15)];
+        pair.copy_from_slice(&DIGITS[usize::from(*byte)]);
     }
 }
 

@@ -172,6 +172,34 @@ fn write_link(link: SpanContext, out: &mut Vec<u8>) {
 
 /// Appends an attribute, as a field of this number.
 fn attribute(number_of_field: u8, name: &str, value: Value<'_>, out: &mut Vec<u8>) {
+    if let Value::Text(text) = value {
+        if short_text(number_of_field, name, text, out) {
+            return;
+        }
+    }
+    long_attribute(number_of_field, name, value, out);
+}
+
+/// Appends an attribute all of whose lengths need one byte, as most texts do: they are known before, so nothing is moved. Of 35
+/// attributes of a request, 25 are such. Whether it was one.
+fn short_text(number_of_field: u8, name: &str, text: &str, out: &mut Vec<u8>) -> bool {
+    // Each of the two has a key and a length before it, and so has the value that the text is.
+    let all = name.len() + text.len() + 6;
+    let length = |length: usize| u8::try_from(length).unwrap_or(u8::MAX);
+    if all >= 0x80 {
+        return false;
+    }
+    let tag = |number: u8| number << 3 | LENGTH;
+    out.reserve(all + 2);
+    out.extend_from_slice(&[tag(number_of_field), length(all), tag(field::KEY), length(name.len())]);
+    out.extend_from_slice(name.as_bytes());
+    let value = [tag(field::VALUE), length(text.len() + 2), tag(field::value::TEXT), length(text.len())];
+    out.extend_from_slice(&value);
+    out.extend_from_slice(text.as_bytes());
+    true
+}
+
+fn long_attribute(number_of_field: u8, name: &str, value: Value<'_>, out: &mut Vec<u8>) {
     use field::value as of;
     message(number_of_field, out, |out| {
         bytes(field::KEY, name.as_bytes(), out);

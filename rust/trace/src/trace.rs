@@ -206,8 +206,10 @@ impl Attempted {
     pub(crate) fn write(&self, trace: &Trace, clocks: &Clocks, write: impl FnOnce(&Span<'_>)) {
         let (scheme, rest) = self.origin.split_once("://").unwrap_or(("http", &self.origin));
         let (host, port) = host_and_port(rest, scheme);
-        let url = self.path.as_ref().map(|path| format!("{}{path}", self.origin));
-        let (status, address) = (self.status.map(|status| status.to_string()), self.address);
+        let url = self.path.as_ref().map(|path| [&*self.origin, path].concat());
+        // A status is the error of a client's span from 400 on, and of a server's from 500 on.
+        let status = self.status.filter(|status| *status >= 400).map(|status| status.to_string());
+        let address = self.address;
         let ip = address.map(|address| address.ip().to_string());
         let name = known_method(&self.method);
         let mut attributes: Vec<Attribute<'_>> = Vec::with_capacity(14);
@@ -225,8 +227,7 @@ impl Attempted {
         if let Some(status) = self.status {
             attributes.push(("http.response.status_code", Value::Number(status.into())));
         }
-        // A status is the error of a client's span from 400 on, and of a server's from 500 on.
-        let failed = self.error.or(status.as_deref().filter(|_| self.status >= Some(400)));
+        let failed = self.error.or(status.as_deref());
         attributes.extend(failed.map(|error| ("error.type", Value::Text(error))));
         if self.resent > 0 {
             attributes.push(("http.request.resend_count", Value::Number(self.resent.into())));
@@ -269,7 +270,7 @@ pub fn host_and_port<'a>(authority: &'a str, scheme: &str) -> (&'a str, Option<u
         _ => None,
     };
     let end = authority.rfind(']').map_or(0, |end| end + 1);
-    let (host, port) = match authority[end..].rfind(':') {
+    let (host, port) = match authority.as_bytes()[end..].iter().rposition(|byte| *byte == b':') {
         Some(at) => (&authority[..end + at], authority[end + at + 1..].parse().ok()),
         None => (authority, default),
     };

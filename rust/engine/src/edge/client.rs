@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use super::clients::Counted;
 use super::network::Looked;
 use crate::app::{Ends, TlsSession};
+use crate::holder;
 use crate::net::{Connection, TcpTotals};
 use crate::sync::{Arc, Mutex};
 use crate::sys::descriptor::set_option;
-use crate::work::{Holding, holding};
 
 /// A client, and the connection to it.
 #[derive(Debug)]
@@ -83,7 +83,9 @@ impl Client {
     /// From now on memory is taken in the name of `holder`, until what is returned is dropped.
     pub(super) fn hold(&self, holder: u8) -> Held<'_> {
         self.holder.store(holder, Ordering::Relaxed);
-        Held { client: self, _holding: holding(holder) }
+        // For the rest of this poll; later ones ask for it.
+        holder::replace(holder);
+        Held(self)
     }
 
     /// The version of HTTP of a request that reads as one of HTTP/1.`minor`.
@@ -151,14 +153,12 @@ impl Client {
 }
 
 /// A request is being answered.
-pub(super) struct Held<'a> {
-    client: &'a Client,
-    _holding: Holding,
-}
+pub(super) struct Held<'a>(&'a Client);
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.client.holder.store(0, Ordering::Relaxed);
+        self.0.holder.store(0, Ordering::Relaxed);
+        holder::replace(0);
     }
 }
 

@@ -25,10 +25,11 @@ use crate::access::Decision;
 use crate::clock;
 use crate::drain::Phase;
 use crate::error::{Code, Error, Result};
+use crate::holder;
 use crate::net::Connection;
 use crate::sync::Arc;
 use crate::wire::{GRPC, Incoming};
-use crate::work::{Work, doing, holding};
+use crate::work::{Work, doing};
 
 /// The next step of the connection after an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,8 +73,7 @@ pub(super) async fn serve(load: Arc<Load>, client: Client) {
     let mut requests = pin!(requests(&site, load.thread, &client, &mut phase));
     poll_fn(|context| {
         let _doing = doing(Work::Client);
-        let _holding = holding(client.holder());
-        clock::poll_at_one_time(requests.as_mut(), context)
+        holder::within(client.holder(), || clock::poll_at_one_time(requests.as_mut(), context))
     })
     .await;
 }

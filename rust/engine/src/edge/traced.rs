@@ -24,6 +24,8 @@ pub(super) struct Traced {
     /// `None`: it collects attempts for the log alone.
     tracer: Option<Plain<Tracer>>,
     pub(super) trace: Plain<Trace>,
+    /// The request tells of a trace.
+    has_fields: bool,
 }
 
 impl Traced {
@@ -31,17 +33,23 @@ impl Traced {
     pub(super) fn begin(site: &Site, is_traffic: bool, incoming: &Incoming) -> Option<Self> {
         if let Some(tracer) = site.supplies.tracer.as_ref().filter(|_| is_traffic) {
             let [parent, state] = penstock_trace::FIELDS;
-            let parent = Parent::of(incoming.get_all(parent), incoming.get_all(state));
+            let has_fields = [parent, state].into_iter().any(|name| incoming.get_all(name).next().is_some());
+            let parent = has_fields.then(|| Parent::of(incoming.get_all(parent), incoming.get_all(state)));
+            let parent = parent.flatten();
             let trace = tracer.begin(parent, site.config.trusts_trace_context, clock::now().into_std());
-            return Some(Self { tracer: Some(Plain::clone(tracer)), trace: Plain::new(trace) });
+            return Some(Self { tracer: Some(Plain::clone(tracer)), trace: Plain::new(trace), has_fields });
         }
         let (log, now) = (site.log.as_ref()?, clock::now().into_std());
-        log.format.tells_of_attempts().then(|| Self { tracer: None, trace: Plain::new(Trace::untold(now)) })
+        log.format.tells_of_attempts().then(|| Self {
+            tracer: None,
+            trace: Plain::new(Trace::untold(now)),
+            has_fields: false,
+        })
     }
 
-    /// Whether other servers are told of it.
-    pub(super) fn is_told(&self) -> bool {
-        self.trace.is_told()
+    /// Whether the request tells of a trace in fields that other servers are told differently.
+    pub(super) fn replaces_fields(&self) -> bool {
+        self.has_fields && self.trace.is_told()
     }
 
     /// The trace, if it is kept for sure.
@@ -86,7 +94,8 @@ impl Traced {
         let Some(tracer) = &self.tracer else { return };
         let Some(kept) = tracer.keeps(&self.trace, is_failure, took) else { return };
         let told = Told::of(record, status);
-        let (status_text, decision) = (told.status.to_string(), record.progress.decision());
+        let decision = record.progress.decision();
+        let status_text = if is_failure { status.to_string() } else { String::new() };
         let mut attributes = told.attributes(record);
         attributes.push(("penstock.stream", Value::Flag(is_stream)));
         let tenant = decision.as_deref().and_then(Decision::tenant);
@@ -114,7 +123,7 @@ fn name(record: &Record<'_>) -> String {
     let method = known_method(record.incoming.map_or("_OTHER", Incoming::method));
     let method = if method == "_OTHER" { "HTTP" } else { method };
     match record.route() {
-        Some(route) => format!("{method} {route}"),
+        Some(route) => [method, " ", route].concat(),
         None => method.to_owned(),
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Parts;
 use super::json::Json;
@@ -20,6 +20,9 @@ const MOST: f64 = 300.0;
 
 /// How long a profile takes that does not say.
 const USUAL: Duration = Duration::from_secs(10);
+
+/// How long the reports of threads are waited for. Arbitrary.
+const REPORTS: Duration = Duration::from_millis(200);
 
 /// Makes profiles, one at a time: threads read the clock more often meanwhile.
 #[derive(Debug, Default)]
@@ -54,9 +57,9 @@ impl Profiler {
         }
         let _turn = Turn(self);
         let profiling = Profiling::begin();
-        let (before, begun) = (Reading::of(parts), Instant::now());
+        let (before, begun) = (Reading::of(parts).await, Instant::now());
         sleep(length).await;
-        let (after, took) = (Reading::of(parts), begun.elapsed());
+        let (after, took) = (Reading::of(parts).await, begun.elapsed());
         drop(profiling);
         Ok(written(parts, &before, &after, took))
     }
@@ -79,6 +82,7 @@ fn length(target: &str) -> Result<Duration> {
 struct EngineThread {
     name: String,
     number: Option<String>,
+    busy: Duration,
     spent: [Duration; Work::ALL.len()],
 }
 
@@ -100,10 +104,13 @@ struct Reading {
 }
 
 impl Reading {
-    fn of(parts: &Parts) -> Self {
+    async fn of(parts: &Parts) -> Self {
+        // A thread that hangs is taken as it was.
+        let _ = timeout(REPORTS, parts.threads.report()).await;
         let engine = parts.threads.spent().map(|thread| EngineThread {
             name: thread.name.to_owned(),
             number: thread.number.map(str::to_owned),
+            busy: thread.busy,
             spent: thread.times,
         });
         Self { engine: engine.collect(), threads: scheduled(), holdings: parts.pool.holdings() }
@@ -158,12 +165,15 @@ fn write_threads(out: &mut Json, before: &Reading, after: &Reading) {
         out.numbers(&[("ran", Some(ran.as_secs_f64())), ("waited", Some(waited.as_secs_f64()))]);
         if let Some(engine) = engine {
             let old = before.engine.iter().find(is_same);
+            let mut rest = engine.busy.saturating_sub(old.map_or(Duration::ZERO, |old| old.busy));
             out.name("work").open('{');
             for work in Work::ALL {
                 let spent = engine.spent[work as usize];
                 let spent = spent.saturating_sub(old.map_or(Duration::ZERO, |old| old.spent[work as usize]));
+                rest = rest.saturating_sub(spent);
                 out.name(work.name()).number(Some(spent.as_secs_f64()));
             }
+            out.name("scheduler").number(Some(rest.as_secs_f64()));
             out.close('}');
         }
         out.close('}');

@@ -47,7 +47,6 @@ impl Socket {
 
     /// Writes what the kernel takes at once of `bytes`; that nothing is taken is `WouldBlock`.
     pub(crate) fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
-        let _doing = doing(Work::Sockets);
         self.option(|socket| socket.send_with_flags(bytes, libc::MSG_NOSIGNAL))
     }
 

@@ -15,7 +15,6 @@ use crate::net::{Payload, Source};
 use crate::pool::{Purpose, Slice};
 use crate::stream::{Allowance, Ending};
 use crate::wire::BodyFraming;
-use crate::work::{Work, doing};
 
 /// A body before any of it has been decoded.
 #[derive(Debug)]
@@ -70,7 +69,6 @@ enum State {
 
 impl Source for Relayed {
     fn poll_next(&mut self, context: &mut Context<'_>, held: usize) -> Poll<Option<Result<Payload>>> {
-        let _doing = doing(Work::Origin);
         self.attend(context);
         loop {
             if let Some(frame) = ready!(self.poll_cut(context)) {

@@ -50,7 +50,7 @@ impl Task<'_> {
         let kind = self.call.and_then(|call| call.web).and_then(|_| Web::content_type(incoming));
         let kind = kind.as_deref().map(|kind| (&b"content-type"[..], Some(kind)));
         let mut replaced: Vec<relay::Replaced<'_>> = edits.chain(time).chain(kind).collect();
-        if self.traced.is_some_and(Traced::is_told) {
+        if self.traced.is_some_and(Traced::replaces_fields) {
             // Each attempt has its own.
             replaced.extend(penstock_trace::FIELDS.map(|name| (name.as_bytes(), None)));
         }
