@@ -7,13 +7,16 @@ from typing import Any
 
 import click
 import pytest
+import trustme
+from click.testing import CliRunner
 
 import penstock
 import penstock.tokens
 import penstock.web
 from penstock.cache import Cache
 from penstock.cli import main
-from support.documents import ROOT, name
+from support.certificates import written
+from support.documents import ROOT, name, tables
 
 GUIDES = sorted((ROOT / "docs" / "deploy").glob("*.md"))
 TABLES = sorted((ROOT / "docs" / "deploy").glob("from-*.md"))
@@ -110,3 +113,15 @@ def test_classes_are_there(path: Path) -> None:
     text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
     for named in re.findall(r"`([A-Z][A-Za-z]*[a-z])[(.][a-z]", text):
         assert callable_of(named) is not None, f"{name(path)}: {named}"
+
+
+FILES = [(guide, number) for guide in GUIDES for number in range(len(tables(guide)))]
+
+
+@pytest.mark.parametrize(("guide", "number"), FILES, ids=[f"{path.stem}-{number}" for path, number in FILES])
+def test_configuration_files_have_no_faults(guide: Path, number: int, tmp_path: Path) -> None:
+    written(trustme.CA(), tmp_path, "media")
+    path = tmp_path / "penstock.toml"
+    path.write_text(tables(guide)[number].replace("/etc/tls/", f"{tmp_path}/"))
+    done = CliRunner().invoke(main, ["check", str(path)])
+    assert done.exit_code == 0, done.output
