@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ _ROWS: Final = 15
 # Samples a second: what py-spy takes by default, and a hundredth of the time or less.
 _RATE: Final = 100
 _BUSY: Final = 429
+_MEMBERS: Final = frozenset({"version", "pid", "seconds", "threads", "memory"})
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 # A line of py-spy's: frames, the outermost first, and how often they were seen.
 _STACK: Final = re.compile(r"(?P<frames>.+) (?P<count>[0-9]+)")
@@ -75,9 +77,14 @@ def profile(
     if spy is None:
         found = _ask(place, seconds)
     else:
-        with _sampling(spy, _ask(place, _SHORT)["pid"], seconds) as samples:
+        with _sampling(spy, _ask(place, _SHORT)["pid"], seconds) as sampled:
             found = _ask(place, seconds)
-        found["python"] = samples
+        if sampled.failure is None:
+            found["python"] = sampled.functions
+        elif python:
+            raise click.ClickException(sampled.failure)
+        else:
+            click.echo(f"Python is left out. {sampled.failure}", err=True)
     click.echo(json.dumps(found, indent=2) if as_json else _as_text(found))
 
 
@@ -95,7 +102,7 @@ def _ask(place: tuple[str, int] | str, seconds: float) -> dict[str, Any]:
         found = json.loads(body)
     except ValueError:
         found = None
-    if status == OK and isinstance(found, dict) and "threads" in found:
+    if status == OK and isinstance(found, dict) and found.keys() >= _MEMBERS:
         return found
     detail = f"the answer has status {status}, and is no profile of an engine"
     if status == _BUSY:
@@ -103,17 +110,21 @@ def _ask(place: tuple[str, int] | str, seconds: float) -> dict[str, Any]:
     raise click.ClickException(detail)
 
 
-@contextmanager
-def _sampling(spy: str, pid: int, seconds: float) -> Iterator[list[dict[str, Any]]]:
-    """Samples the process and its children meanwhile. The functions are in the list after the block.
+@dataclass
+class _Sampled:
+    """What py-spy has seen, or why it has not."""
 
-    Raises:
-        ClickException: py-spy has failed.
-    """
+    functions: list[dict[str, Any]]
+    failure: str | None = None
+
+
+@contextmanager
+def _sampling(spy: str, pid: int, seconds: float) -> Iterator[_Sampled]:
+    """Samples the process and its children meanwhile. What was seen is there after the block."""
     import subprocess  # noqa: PLC0415 (as above)
     import tempfile  # noqa: PLC0415
 
-    samples: list[dict[str, Any]] = []
+    sampled = _Sampled([])
     with tempfile.TemporaryDirectory() as directory:
         output = Path(directory, "stacks")
         duration = max(1, round(seconds))
@@ -126,18 +137,19 @@ def _sampling(spy: str, pid: int, seconds: float) -> Iterator[list[dict[str, Any
             command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
         try:
-            yield samples
+            yield sampled
             _, said = process.communicate(timeout=_PATIENCE + seconds)
         except subprocess.TimeoutExpired:
-            raise click.ClickException("py-spy does not end") from None
+            said = "it does not end"
         finally:
             process.kill()
             process.communicate()
-        if process.returncode != 0:
+        if process.returncode == 0:
+            stacks = output.read_text() if output.exists() else ""
+            sampled.functions = _functions(stacks, duration * _RATE)
+        else:
             rule = "it needs the right to trace processes: root, or CAP_SYS_PTRACE in a container"
-            raise click.ClickException(f"py-spy: {said.strip() or process.returncode}: {rule}")
-        stacks = output.read_text() if output.exists() else ""
-        samples += _functions(stacks, duration * _RATE)
+            sampled.failure = f"py-spy: {said.strip() or process.returncode}: {rule}"
 
 
 def _functions(stacks: str, samples: int) -> list[dict[str, Any]]:

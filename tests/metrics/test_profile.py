@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -218,6 +220,25 @@ async def test_the_command_samples_python(engine: penstock.Engine, serve: Serve)
     assert (status, error) == (0, ""), error
     assert "FUNCTION" in shown
     assert "spin" in shown.partition("FUNCTION")[2]
+
+
+async def test_a_sampler_that_fails_leaves_the_rest(
+    engine: penstock.Engine, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampler = tmp_path / "py-spy"
+    sampler.write_text("#!/bin/sh\necho 'Permission denied' >&2\nexit 1\n")
+    sampler.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    url = (await serve(engine, web.Application())).site.status_url
+    assert url is not None
+    status, shown, error = await asked(url, "--seconds", "0.1")
+    assert status == 0
+    assert "penstock-engine-0" in shown
+    assert "FUNCTION" not in shown
+    assert "Python is left out. py-spy: Permission denied" in error
+    status, _, error = await asked(url, "--seconds", "0.1", "--python")
+    assert status == 1
+    assert "CAP_SYS_PTRACE" in error
 
 
 async def test_python_is_sampled_on_this_machine_only() -> None:
