@@ -259,7 +259,8 @@ async def test_the_idle_limit_waits_for_a_client_that_does_not_read(way: Way) ->
     """An origin that is not read does not pause. The beats of another stream are the clock."""
     event = b"data: " + b"x" * 60_000 + b"\n\n"
     endless = Endless(event)
-    policy = EventRelay(heartbeat=None, idle=0.5)
+    # Longer than a busy machine keeps the origin from sending on.
+    policy = EventRelay(heartbeat=None, idle=2.0)
     async with ScriptedOrigin(endless) as served, ScriptedOrigin(ChunkSteps()) as other:
         slow = await (await way.relay(served.url, events=policy)).ask(receive_buffer=4096)
         slow.writer.transport.pause_reading()
@@ -269,7 +270,7 @@ async def test_the_idle_limit_waits_for_a_client_that_does_not_read(way: Way) ->
         while before != endless.sent:
             before = endless.sent
             await beats(clock, 1)
-        await beats(clock, 4)
+        await beats(clock, 9)
         endless.stop.set()
         slow.writer.transport.resume_reading()
         await slow.head()
