@@ -32,6 +32,7 @@ ALONE = [
         ("http2", {"requests"}),
         ("hub", {"from_python", "subscribing", "sharing"}),
         ("inspection", {"ends"}),
+        ("metrics", {"command", "pages", "profile", "settings"}),
         ("origins", {"balance"}),
         ("shipping", {"fresh_directory"}),
         ("tokens", {"jwks", "settings", "signing"}),
