@@ -172,7 +172,10 @@ impl Connection {
     ) -> Poll<io::Result<usize>> {
         let Inner { transport, batch, .. } = &mut *lock(&self.inner);
         match transport {
-            Transport::Plain(socket) => Pin::new(socket).poll_write_vectored(context, parts),
+            Transport::Plain(socket) => {
+                let _doing = doing(Work::Sockets);
+                Pin::new(socket).poll_write_vectored(context, parts)
+            }
             Transport::Tls(stream) => poll_write_records(stream, context, parts, batch),
             Transport::Channel(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
         }
@@ -187,7 +190,10 @@ impl Connection {
         let Inner { transport, batch, .. } = &mut *lock(&self.inner);
         let Transport::Tls(stream) = transport else {
             return match transport {
-                Transport::Plain(socket) => Pin::new(socket).poll_write_vectored(context, parts),
+                Transport::Plain(socket) => {
+                    let _doing = doing(Work::Sockets);
+                    Pin::new(socket).poll_write_vectored(context, parts)
+                }
                 _ => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
             };
         };
@@ -390,7 +396,10 @@ impl Inner {
         match transport {
             // A read that does not fill the buffer tells the runtime that the socket is drained, which saves the
             // `recv` that would only say so.
-            Transport::Plain(socket) => Pin::new(socket).poll_read(context, buffer),
+            Transport::Plain(socket) => {
+                let _doing = doing(Work::Sockets);
+                Pin::new(socket).poll_read(context, buffer)
+            }
             Transport::Tls(stream) => {
                 if let Some(failure) = failure.take() {
                     return Poll::Ready(Err(failure));

@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::socket::Socket;
+use crate::work::{Work, doing};
 
 /// The bytes before each record that are not part of it: its type, a version, and its length (RFC 8446, section 5.1).
 const HEADER: u8 = 5;
@@ -85,6 +86,7 @@ impl AsyncRead for Records {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let _doing = doing(Work::Sockets);
         let Self { socket, place } = self.get_mut();
         let before = buffer.filled().len();
         ready!(Pin::new(socket).poll_read(context, buffer))?;
@@ -95,6 +97,7 @@ impl AsyncRead for Records {
 
 impl AsyncWrite for Records {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let _doing = doing(Work::Sockets);
         Pin::new(&mut self.get_mut().socket).poll_write(context, bytes)
     }
 
@@ -103,6 +106,7 @@ impl AsyncWrite for Records {
         context: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        let _doing = doing(Work::Sockets);
         Pin::new(&mut self.get_mut().socket).poll_write_vectored(context, parts)
     }
 
