@@ -29,7 +29,6 @@ REFUSED = {
     "two things are served": (*ORIGIN, "--set", "application.name=media:app"),
     "a redirect without TLS": (*ORIGIN, "--set", "tls.redirectPort=80"),
     "a disk without a cache": (*ORIGIN, "--set", "cache.disk.size=1GB"),
-    "rules that are not there": (*ORIGIN, "--set", "prometheusRule.enabled=true"),
     "a value that there is not": (*ORIGIN, "--set", "replica=3"),
     "a size that cannot be": (*ORIGIN, "--set", "memory=much"),
     "an origin that is no URL": ("--set", "origins[0]=origin:8080"),
