@@ -38,7 +38,7 @@ pub enum Work {
     Tls,
     /// The kernel's reads and writes of sockets, and the row of subscribers that is written to at once.
     Sockets,
-    /// Lines of the access log.
+    /// Lines of the access log, and spans of traces.
     Log,
 }
 

@@ -39,10 +39,10 @@ impl Traced {
             let trace = tracer.begin(parent, site.config.trusts_trace_context, clock::now().into_std());
             return Some(Self { tracer: Some(Plain::clone(tracer)), trace: Plain::new(trace), has_fields });
         }
-        let (log, now) = (site.log.as_ref()?, clock::now().into_std());
+        let log = site.log.as_ref()?;
         log.format.tells_of_attempts().then(|| Self {
             tracer: None,
-            trace: Plain::new(Trace::untold(now)),
+            trace: Plain::new(Trace::untold(clock::now().into_std())),
             has_fields: false,
         })
     }

@@ -74,6 +74,18 @@ impl Json {
     }
 }
 
+/// A count as a number of JSON.
+#[expect(clippy::cast_precision_loss, reason = "a figure for a person")]
+pub(super) fn float(count: u64) -> f64 {
+    count as f64
+}
+
+/// As [`float`].
+#[expect(clippy::cast_precision_loss, reason = "a figure for a person")]
+pub(super) fn size(count: usize) -> f64 {
+    count as f64
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -8,10 +8,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Parts;
-use super::json::Json;
+use super::json::{Json, float, size};
 use crate::edge::Lane;
 use crate::error::{Code, Result};
 use crate::holder::Holding;
+use crate::runtime::ThreadSpent;
 use crate::work::{Profiling, Work};
 
 /// The shortest and the longest profile, in seconds. Arbitrary: a client waits for its end.
@@ -78,14 +79,6 @@ fn length(target: &str) -> Result<Duration> {
     Ok(length)
 }
 
-/// What an engine thread has spent.
-struct EngineThread {
-    name: String,
-    number: Option<String>,
-    busy: Duration,
-    spent: [Duration; Work::ALL.len()],
-}
-
 /// What the kernel says of a thread.
 struct Scheduled {
     number: String,
@@ -97,23 +90,21 @@ struct Scheduled {
 }
 
 /// The counts at a moment.
-struct Reading {
-    engine: Vec<EngineThread>,
+struct Reading<'a> {
+    engine: Vec<ThreadSpent<'a>>,
     threads: Vec<Scheduled>,
     holdings: Vec<Holding>,
 }
 
-impl Reading {
-    async fn of(parts: &Parts) -> Self {
+impl<'a> Reading<'a> {
+    async fn of(parts: &'a Parts) -> Self {
         // A thread that hangs is taken as it was.
         let _ = timeout(REPORTS, parts.threads.report()).await;
-        let engine = parts.threads.spent().map(|thread| EngineThread {
-            name: thread.name.to_owned(),
-            number: thread.number.map(str::to_owned),
-            busy: thread.busy,
-            spent: thread.times,
-        });
-        Self { engine: engine.collect(), threads: scheduled(), holdings: parts.pool.holdings() }
+        Self {
+            engine: parts.threads.spent().collect(),
+            threads: scheduled(),
+            holdings: parts.pool.holdings(),
+        }
     }
 }
 
@@ -157,19 +148,19 @@ fn write_threads(out: &mut Json, before: &Reading, after: &Reading) {
     rows.sort_by_key(|(_, ran, _)| Reverse(*ran));
     out.name("threads").open('[');
     for (thread, ran, waited) in rows {
-        let is_same = |engine: &&EngineThread| engine.number.as_ref() == Some(&thread.number);
+        let is_same = |engine: &&ThreadSpent<'_>| engine.number == Some(&thread.number);
         let engine = after.engine.iter().find(is_same);
         out.open('{');
         // The kernel keeps 15 bytes of a name.
-        out.name("name").text(engine.map_or(&thread.name, |engine| &engine.name));
+        out.name("name").text(engine.map_or(&*thread.name, |engine| engine.name));
         out.numbers(&[("ran", Some(ran.as_secs_f64())), ("waited", Some(waited.as_secs_f64()))]);
         if let Some(engine) = engine {
             let old = before.engine.iter().find(is_same);
             let mut rest = engine.busy.saturating_sub(old.map_or(Duration::ZERO, |old| old.busy));
             out.name("work").open('{');
             for work in Work::ALL {
-                let spent = engine.spent[work as usize];
-                let spent = spent.saturating_sub(old.map_or(Duration::ZERO, |old| old.spent[work as usize]));
+                let spent = engine.times[work as usize];
+                let spent = spent.saturating_sub(old.map_or(Duration::ZERO, |old| old.times[work as usize]));
                 rest = rest.saturating_sub(spent);
                 out.name(work.name()).number(Some(spent.as_secs_f64()));
             }
@@ -209,19 +200,14 @@ fn write_holdings(out: &mut Json, parts: &Parts, before: &Reading, after: &Readi
         out.name("lane").text_or_null(route.as_ref().map(|(lane, _)| lane.name()));
         out.name("route").text_or_null(route.as_ref().map(|(_, route)| &**route));
         out.numbers(&[
-            ("slabs", Some(size(now.slabs as u64))),
-            ("bytes", Some(size(now.bytes as u64))),
-            ("taken", Some(size(taken))),
-            ("taken_bytes", Some(size(taken_bytes))),
+            ("slabs", Some(size(now.slabs))),
+            ("bytes", Some(size(now.bytes))),
+            ("taken", Some(float(taken))),
+            ("taken_bytes", Some(float(taken_bytes))),
         ]);
         out.close('}');
     }
     out.close(']');
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a figure for a person")]
-fn size(count: u64) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

@@ -53,12 +53,7 @@ mod tests {
     #[test]
     fn each_slab_is_its_takers_until_it_comes_back() {
         let pool = Pool::new(testing::config(4 * REGION)).unwrap();
-        let taken = |size, holder| {
-            let before = holder::replace(holder);
-            let writer = pool.writer(size, Purpose::Bulk).unwrap();
-            holder::replace(before);
-            writer
-        };
+        let taken = |size, holder| holder::within(holder, || pool.writer(size, Purpose::Bulk).unwrap());
         let small = [taken(1, 3), taken(4096, 3), taken(10_000, 0)];
         let large = taken(REGION + 1, 7);
         let held = |holder: usize| {

@@ -15,7 +15,7 @@ use super::sample::{
 };
 use crate::edge::{InFlight, Lane, RouteSums};
 use crate::metrics::Check;
-use crate::metrics::json::Json;
+use crate::metrics::json::{Json, float, size};
 use crate::origin::OriginSums;
 
 /// A request that waits for its response for longer than this is told. Arbitrary: those of a moment would only flicker.
@@ -350,14 +350,4 @@ fn share(first: &Sample, now: &Sample, counts: impl Fn(&Sample) -> (u64, u64)) -
     let (before, after) = (counts(first), counts(now));
     let (good, all) = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
     (all > 0).then(|| float(good) / float(all))
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a figure for a person")]
-fn float(count: u64) -> f64 {
-    count as f64
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a figure for a person")]
-fn size(count: usize) -> f64 {
-    count as f64
 }

@@ -1,7 +1,8 @@
 //! The last minutes, for the sparklines of a viewer that has just come.
 
-use crate::metrics::json::Json;
 use std::collections::{BTreeMap, VecDeque};
+
+use crate::metrics::json::Json;
 
 /// Seconds that are kept: as many as a sparkline has points.
 const KEPT: usize = 180;
