@@ -268,9 +268,7 @@ app = make()
             ("--origin", "http://o", "--cache-disk", "/tmp", "--cache-disk-size", "1GiB"),
             "--cache-disk: only with --cache",
         ),
-        (("--origin", "http://o", "--control", "unix:/s"), "--control: only with --cache"),
         (("--origin", "http://o", "--cache", "1MiB", "--control", "/s"), "'/s' is not unix:PATH"),
-        (("mine:app", "--control", "unix:/s"), "--control: only with --origin"),
         (("--origin", "http://o", "--workers", "2"), "--workers: only with MODULE:APP"),
         (("mine:app", "--workers", "0"), "0 is not in the range"),
         (("mine:app", "--workers", "2", "--forwarded"), "--forwarded: only with --origin"),
@@ -284,7 +282,6 @@ app = make()
             "Invalid value for '--worker-hang': 0.0: must be seconds",
         ),
         (("mine:app", "--worker-hang", "5"), "--worker-hang: only with --workers"),
-        (("mine:app", "--workers", "2", "--control", "unix:/s"), "--control: only with --cache"),
     ],
 )
 def test_wrong_arguments_end_with_2_and_one_sentence(arguments: tuple[str, ...], says: str) -> None:

@@ -96,17 +96,27 @@ __all__ = [
     "WorkerSite",
     "Workers",
     "__version__",
+    "adopt_client",
     "ask",
+    "claim_listener",
+    "clients_given_away",
+    "close_given_listeners",
     "entry",
     "entry_line",
     "error_table",
     "fetch",
     "fetch_upload",
     "field_texts",
+    "give_clients_away",
+    "give_listeners",
+    "gives_clients_away",
     "has_dot_segments",
     "hide",
+    "hold_clients",
     "is_done",
     "is_target",
+    "let_clients_in",
+    "listeners",
     "next_batch",
     "offers_websocket",
     "parse_toml",
@@ -171,6 +181,36 @@ class Done:
     def __await__(self) -> Generator[Any]: ...
     def __iter__(self) -> Iterator[Any]: ...
     def __next__(self) -> Any: ...
+
+def hold_clients() -> None:
+    """From now on no listener of this process accepts; clients wait in the kernel's queue."""
+
+def let_clients_in() -> None:
+    """From now on the listeners of this process accept."""
+
+def listeners() -> list[int]:
+    """Duplicates of the sockets that engines listen to, in the order in which they began. They are the caller's."""
+
+def give_listeners(descriptors: list[int]) -> None:
+    """Have listeners be opened on duplicates of `descriptors` where these have their addresses."""
+
+def close_given_listeners() -> None:
+    """Close the sockets that were given and that nothing listens to."""
+
+def give_clients_away() -> None:
+    """From now on connections on which no request is under way are given away, instead of closed, when a site drains."""
+
+def gives_clients_away() -> bool:
+    """Whether connections are given away."""
+
+def clients_given_away(most: int, within: float) -> list[int]:
+    """Up to `most` connections to give away, after at most `within` seconds. They are the caller's."""
+
+def adopt_client(descriptor: int) -> bool:
+    """Serve a duplicate of a connection that another process has accepted. False: nothing listens there."""
+
+def claim_listener(place: str) -> int | None:
+    """The socket that was given for an address with its port, or `unix:` and a path. It is the caller's."""
 
 @final
 class LoopPort:
@@ -487,8 +527,11 @@ class Cache:
         `disk`: a directory, the bytes of its files, and the seconds to wait for an operation.
         """
 
-    def close(self, within: float) -> bool:
+    def release_directory(self, within: float) -> bool:
         """Write responses of memory alone, for `within` seconds, and unlock the directory. False: the disk hangs."""
+
+    def close(self, within: float) -> bool:
+        """As `release_directory`, and end the threads that read."""
 
     def disk_stats(self) -> DiskStats | None:
         """The counts of the disk, if there is one."""
@@ -757,8 +800,14 @@ class Site:
     def reload_tls(self) -> None:
         """Read the files of certificates anew, on a thread of its own, and have what is wrong with them logged."""
 
-    def drain(self) -> None:
-        """Take no new connection. Open connections end after the response in progress."""
+    def drain(self, retry: float) -> None:
+        """Take no new connection. Open connections end after the response in progress.
+
+        Clients of event streams that end are told to come back within `retry` seconds, each at a time of its own.
+        """
+
+    def end_events(self, over: float) -> None:
+        """End event streams whose clients come back in the next `over` seconds, each at a time of its own."""
 
     def close(self) -> None:
         """Close every connection."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 from . import __version__, _no_tls, config
-from .cache_command import cache, control_path
+from .cache_command import cache
 from .cli_config import Configuration, ConfiguredCommand
 from .cli_options import (
     SERVER,
@@ -24,8 +24,10 @@ from .cli_options import (
     timeout_options,
     tls_options,
 )
+from .control_client import control_path
 from .health_command import health
 from .profile_command import profile
+from .upgrade_command import upgrade
 
 __all__ = ["main"]
 
@@ -36,7 +38,7 @@ _MEMORY: Final = next(field.default for field in fields(config.Pool) if field.na
 _WORKER_MEMORY: Final = next(field.default for field in fields(config.Workers) if field.name == "memory")
 # Options of the command's own engine: with MODULE:APP alone they would have no effect.
 _ENGINE_OPTIONS: Final = frozenset(
-    ("memory", "threads", "connections", "ca", "cache", "cache_disk", "cache_disk_size", "control")
+    ("memory", "threads", "connections", "ca", "cache", "cache_disk", "cache_disk_size")
 )
 # An application makes its own gateways.
 _GATEWAY_OPTIONS: Final = frozenset(
@@ -69,6 +71,7 @@ def main() -> None:
 main.add_command(cache)
 main.add_command(health)
 main.add_command(profile)
+main.add_command(upgrade)
 
 
 @main.command(cls=ConfiguredCommand)
@@ -99,6 +102,14 @@ main.add_command(profile)
     show_default=True,
     metavar="SECONDS",
     help="Time for requests to finish after SIGTERM or SIGINT.",
+)
+@click.option(
+    "--upgrade-timeout",
+    type=click.FloatRange(0.1, 86400),
+    default=SERVER["upgrade_timeout"],
+    show_default=True,
+    metavar="SECONDS",
+    help="Time for a process that is to take the place of this one, after SIGUSR2 or `penstock upgrade`, to be ready.",
 )
 @click.option(
     "--status-listen",
@@ -155,7 +166,7 @@ main.add_command(profile)
     "--control",
     type=control_path,
     metavar="unix:PATH",
-    help="A socket for `penstock cache`, created for its owner alone; with --cache. By default there is no socket.",
+    help="A socket for `penstock cache` and `penstock upgrade`, for its owner alone. By default there is no socket.",
 )
 @click.option(
     "--threads",
@@ -303,7 +314,8 @@ def serve(ctx: click.Context, /, **_: Any) -> None:
     The first SIGTERM or SIGINT stops accepting and lets requests finish for the time of --drain; then the
     remaining ones are aborted, in a way that no client takes for a whole response. A second signal ends the
     process at once. With --workers SIGHUP imports the application again, in new workers. With --config it has
-    the file read again, and its routes put in place.
+    the file read again, and its routes put in place. SIGUSR2 has a new process with the same command line take
+    the place of this one, which then stops: see `penstock upgrade`.
 
     Each option can also be given as a variable of the environment, PENSTOCK_ and its name: PENSTOCK_CACHE for
     --cache, PENSTOCK_APP for MODULE:APP. The command line goes before the environment, and that before the file.
@@ -424,7 +436,6 @@ def _check_options(configuration: Configuration) -> None:
 def _check_cache(configuration: Configuration) -> None:
     has = configuration.has
     if not has("cache", "memory") and configuration.path is None:
-        _refuse(configuration, {"control"}, "only with --cache; there is nothing else to control")
         _refuse(configuration, {"cache_stale"}, "only with --cache")
         if not has("cache", "disk") and has("cache", "disk_budget"):
             raise click.UsageError("--cache-disk and --cache-disk-size go together")

@@ -42,7 +42,7 @@ def in_workers(
 
     async def run() -> None:
         engine = make_engine()
-        async with operated(engine, control_of(plan)):
+        async with operated(engine, control_of(plan), announcer.upgrades):
             await serve_in_workers(
                 app,
                 server.place,
@@ -79,7 +79,7 @@ async def in_this_process(
     """Serve what `make` returns."""
     application, engine = await make()
     server = plan.server
-    async with operated(engine, control_of(plan)):
+    async with operated(engine, control_of(plan), announcer.upgrades):
         await serve(
             application,
             server.place,

@@ -22,7 +22,19 @@ __all__ = ["SETTINGS", "Configuration", "ConfiguredCommand", "Said", "variable_o
 SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "app": ("app",),
     "origin": ("origins", "default", "urls"),
-    **{name: (name,) for name in ("listen", "drain", "threads", "control", "lane", "uvloop", "log_level")},
+    **{
+        name: (name,)
+        for name in (
+            "listen",
+            "drain",
+            "upgrade_timeout",
+            "threads",
+            "control",
+            "lane",
+            "uvloop",
+            "log_level",
+        )
+    },
     "status_listen": ("status", "listen"),
     "traces": ("tracing", "endpoint"),
     "traces_ratio": ("tracing", "ratio"),

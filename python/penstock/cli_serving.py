@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import click
 
+from . import __version__
 from .cli_config import Configuration, refuse
 from .cli_options import errors_of_names, failure
 from .config.listen import Inherited
@@ -23,7 +24,9 @@ from .serving import routes as native
 from .serving.announcer import Announcer
 from .serving.inherited import take_passed
 from .serving.plan import Plan, plan_of
+from .serving.predecessor import Predecessor
 from .serving.startup import log_to_stderr, loop_factory
+from .serving.upgrade import Upgrades
 
 __all__ = [
     "announcing",
@@ -136,7 +139,7 @@ def relaying(configuration: Configuration, plan: Plan, announcer: Announcer) -> 
 
     async def serve() -> None:
         engine = make_engine()
-        async with operated(engine, control_of(plan)):
+        async with operated(engine, control_of(plan), announcer.upgrades):
             await native.serve(
                 plan,
                 engine=engine,
@@ -150,14 +153,17 @@ def relaying(configuration: Configuration, plan: Plan, announcer: Announcer) -> 
 
 
 @asynccontextmanager
-async def operated(engine: Engine | None, control: Path | None) -> AsyncIterator[None]:
-    """Serve the cache of `engine` on the socket `control` within the block; close `engine` after it."""
+async def operated(engine: Engine | None, control: Path | None, upgrades: Upgrades) -> AsyncIterator[None]:
+    """Have the cache of `engine` and upgrades operated on the socket `control` within the block, and close `engine`."""
+    if engine is not None and engine.cache is not None:
+        upgrades.at_end(partial(asyncio.to_thread, engine.release_disk))
     try:
         async with AsyncExitStack() as stack:
-            if control is not None and engine is not None and engine.cache is not None:
+            if control is not None:
                 from .web.control import controlling  # noqa: PLC0415 (it is an application of aiohttp's)
 
-                await stack.enter_async_context(controlling(engine.cache, control))
+                cache = None if engine is None else engine.cache
+                await stack.enter_async_context(controlling(cache, control, upgrades))
             yield
     finally:
         if engine is not None:
@@ -166,7 +172,17 @@ async def operated(engine: Engine | None, control: Path | None) -> AsyncIterator
 
 @contextmanager
 def announcing(plan: Plan) -> Iterator[Announcer]:
-    """What the state of this process is announced by within the block. What systemd has passed is taken over before."""
+    """What the state of this process is announced by within the block.
+
+    What systemd has passed, or another process that this one takes the place of, is taken over before.
+
+    Raises:
+        click.ClickException: that process does not hand over.
+    """
+    try:
+        predecessor = Predecessor.of_environment(__version__)
+    except PenstockError as error:
+        raise click.ClickException(error.detail) from None
     passed = take_passed()
     used = {site.place.name for site in plan.sites if isinstance(site.place, Inherited)}
     unused = [name for number, name in passed.items() if used.isdisjoint((name, str(number)))]
@@ -176,7 +192,8 @@ def announcing(plan: Plan) -> Iterator[Announcer]:
             ", ".join(unused),
             unused[0],
         )
-    with closing(Announcer.of_environment(partial(click.echo, err=True))) as announcer:
+    say, timeout = partial(click.echo, err=True), plan.server.upgrade_timeout
+    with closing(Announcer.of_environment(say, timeout, predecessor)) as announcer:
         yield announcer
 
 

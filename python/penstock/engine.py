@@ -410,6 +410,15 @@ class Engine:
         await loop.run_in_executor(None, self._save)
         self.close()
 
+    def release_disk(self) -> None:
+        """Have another process use the directory of the cache's disk. Blocks as `close` does.
+
+        Responses that are in memory alone are written to it before. Responses are read from it after that, and none are
+        written.
+        """
+        if self._stored is not None and not self._stored.release_directory(self._disk_save):
+            _log.warning("the cache's disk hangs: its directory stays taken until this process ends")
+
     def _save(self) -> None:
         if self._stored is not None and not self._stored.close(self._disk_save):
             _log.warning(

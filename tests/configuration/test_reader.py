@@ -185,7 +185,6 @@ def test_a_fault_has_its_line_its_column_and_its_setting(text: str, says: str) -
         ('origin = "o:80"', "1:10: origins.default.urls: 'o:80' is no origin: write 'http://o:80'"),
         (f'{ORIGIN}memory = "1MiB"\n[cache]\nmemory = "1MiB"', "4:10: cache.memory: at most half of memory"),
         (f"{ORIGIN}[workers]\ncount = 2", "2:2: workers: only with app"),
-        (f'{ORIGIN}control = "unix:/c"', "2:11: control: only with cache"),
         (f'{ORIGIN}app = "a:b"', "1:1: origins: only without app"),
         ('app = "a:b"\n[cache]', "2:2: cache: only without app, or with workers"),
         (f'{ORIGIN}lane = "app"\n[[routes]]', "3:1: routes: only with the lane native"),

@@ -26,7 +26,7 @@ async def test_idle_connections_end_and_new_ones_are_refused(edge: Edges) -> Non
             assert (await client.ask()).body == b"ok"
         await blank.send(b"\r\n")
         await until(lambda: served.connections == 3, "all are accepted")
-        served.native.drain()
+        served.native.drain(0.0)
         for client in (fresh, used, blank):
             assert await client.rest() == b""
         await until(lambda: served.connections == 0, "every connection has ended")
@@ -54,7 +54,7 @@ async def test_a_response_that_has_not_begun_says_that_it_is_the_last(edge: Edge
         client = await edge.connect(served)
         await client.get()
         await origin.connection()
-        served.native.drain()
+        served.native.drain(0.0)
         go.set()
         head = await client.head()
         assert (head.status, head.one("Connection")) == (200, "close")
@@ -70,7 +70,7 @@ async def test_a_response_that_has_begun_is_finished(edge: Edges) -> None:
         steps.pieces.put_nowait(b"do")
         await client.head()
         assert await client.reader.readexactly(2) == b"do"
-        served.native.drain()
+        served.native.drain(0.0)
         steps.pieces.put_nowait(b"ne")
         steps.pieces.put_nowait(None)
         assert await client.rest() == b"ne"
@@ -85,7 +85,7 @@ async def test_a_request_that_has_begun_is_served(edge: Edges) -> None:
         await until(lambda: edge.engine.stats().pool.live_bytes == 0, "both are idle")
         await client.send(b"GET / HT")
         await until(lambda: edge.engine.stats().pool.live_bytes > 0, "the beginning is read")
-        served.native.drain()
+        served.native.drain(0.0)
         assert await other.rest() == b""
         await client.send(b"TP/1.1\r\nHost: a\r\n\r\n")
         head = await client.head()
@@ -105,7 +105,7 @@ async def test_an_event_stream_goes_on_while_the_site_is_drained_and_ends_cleanl
         steps.pieces.put_nowait(b"9\r\ndata: 1\n\n\r\n")
         await client.head()
         assert await client.chunk() == b"data: 1\n\n"
-        served.native.drain()
+        served.native.drain(0.0)
         steps.pieces.put_nowait(b"9\r\ndata: 2\n\n\r\n")
         assert await client.chunk() == b"data: 2\n\n"
         steps.pieces.put_nowait(b"10\r\ndata: 3\n\ndata: 4\r\n")
@@ -198,10 +198,10 @@ async def test_draining_and_closing_may_be_asked_for_twice(edge: Edges) -> None:
         served = await edge.relay(origin.url)
         assert (await (await edge.connect(served)).ask()).body == b"ok"
         for _ in range(2):
-            served.native.drain()
+            served.native.drain(0.0)
         for _ in range(2):
             served.native.close()
-        served.native.drain()
+        served.native.drain(0.0)
         await until(lambda: served.connections == 0, "every connection has ended")
 
 
@@ -222,13 +222,13 @@ async def test_an_engine_that_is_closed_takes_its_sites_with_it(threads: int) ->
         with pytest.raises(penstock.PenstockError) as raised:
             served.native.listen_tcp("127.0.0.1", 0)
         assert raised.value.name == "ENGINE_CLOSED"
-        served.native.drain()
+        served.native.drain(0.0)
         await edges.close()
 
 
 async def test_a_site_that_has_been_drained_listens_to_nothing_more(edge: Edges) -> None:
     site = edge.site([])
-    site.drain()
+    site.drain(0.0)
     _, port = site.listen_tcp("127.0.0.1", 0)
     with pytest.raises(ConnectionError):
         await (await edge.connect(Served(port, site))).ask()

@@ -366,7 +366,7 @@ async def test_a_tunnel_outlives_a_drain_and_ends_when_the_site_is_closed(edge: 
     async with ScriptedOrigin(echo) as origin:
         served = await edge.relay(origin.url)
         client, _ = await offered(edge, served)
-        served.native.drain()
+        served.native.drain(0.0)
         await client.send(b"a")
         assert await client.reader.readexactly(1) == b"A"
         served.native.close()

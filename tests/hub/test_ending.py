@@ -32,7 +32,7 @@ async def test_a_site_that_is_closed_ends_subscriptions_after_whole_events(topic
     everyone = [await topics.subscribe(served) for _ in range(5)]
     for number in range(20):
         await hub.publish("news", str(number))
-    served.native.drain()
+    served.native.drain(0.0)
     await hub.publish("news", "20")
     served.native.close()
     for subscriber in everyone:
@@ -51,7 +51,7 @@ async def test_a_subscription_that_begins_while_the_site_drains_ends_at_once(
     client = await topics.edge.connect(served)
     await client.send(b"GET /events/ne")
     await until(lambda: topics.edge.engine.stats().pool.live_bytes > 0, "the beginning is read")
-    served.native.drain()
+    served.native.drain(0.0)
     await client.send(b"ws HTTP/1.1\r\nHost: a\r\n\r\n")
     head = await in_time(client.head())
     assert (head.status, head.one("Connection")) == (200, "close")
@@ -65,7 +65,7 @@ async def test_a_subscriber_that_had_no_event_is_told_by_which_id_to_come_back(t
     await hub.publish("news", "before")
     served = await topics.serve(hub)
     subscriber = await topics.subscribe(served)
-    served.native.drain()
+    served.native.drain(0.0)
     block = await in_time(subscriber.client.chunk())
     assert block.startswith(b"id: ")
     assert block.count(b"\n") == 2, "an EventSource takes the id, and dispatches nothing"

@@ -101,7 +101,7 @@ class EdgeEnd:
 
     async def close(self, *told: Worker) -> None:
         """End everything, when these have been told how their responses have ended."""
-        self.site.drain()
+        self.site.drain(0.0)
         self.site.close()
         await self.site.idle()
         for worker in told:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock
+from penstock import _shapes as shapes
 from penstock import config, tokens
 from penstock.exceptions import make_error
 from penstock.origins import Place
@@ -19,7 +20,7 @@ from penstock.serving.relay_spec import HeaderEdits
 from penstock.stats import Timings
 from penstock.web import Inspected, RelayEnd
 from penstock.web.decisions import Allow, Deny
-from penstock.workers import messages, plans, shapes
+from penstock.workers import messages, plans
 from penstock.workers.descriptions import Code, Reference, SpecDescription
 from penstock.workers.ends import Account, Ended, Orphan
 from penstock.workers.registration import Registration, RouteDescription

@@ -135,10 +135,12 @@ class Server:
     drain: float = 30.0
     """Seconds for requests to finish after SIGTERM or SIGINT: players fetch a segment of ten seconds within it, and
     process managers wait for as long or longer."""
+    upgrade_timeout: float = 120.0
+    """Seconds in which a process that is to take the place of this one (SIGUSR2, `penstock upgrade`) must be ready."""
     threads: int | None = None
     """Engine threads. None: one less than the usable cores, at least one."""
     control: str | None = None
-    """unix:PATH, a socket for `penstock cache`. None: without one."""
+    """unix:PATH, a socket for `penstock cache` and `penstock upgrade`. None: without one."""
     uvloop: bool | None = None
     """Use uvloop, or asyncio's own loop. None: uvloop, if it is installed and there is an application."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -193,6 +195,7 @@ class Server:
         checks.seconds(self, "drain", zero=True)
         if self.drain > 86400:  # noqa: PLR2004
             raise checks.bad(self, "drain", "must be at most 86400 seconds, a day")
+        checks.seconds(self, "upgrade_timeout")
         if self.threads is not None:
             checks.count(self, "threads", 1, 256)
         if self.control is not None and self.control.removeprefix("unix:") in {self.control, ""}:

@@ -16,6 +16,9 @@ from typing import Final, Self
 
 from penstock.engine import Engine
 
+from .predecessor import Predecessor
+from .upgrade import Upgrades
+
 __all__ = ["Announcer"]
 
 _log: Final = logging.getLogger("penstock.serve")
@@ -35,11 +38,23 @@ class Announcer:
         say: prints a line for the operator.
         address: the socket of the service manager; None without a service manager.
         watchdog: seconds in which it wants a sign; None if it wants none.
+        upgrade_timeout: seconds in which a process that takes the place of this one must be ready.
+        predecessor: what this process takes the place of; None without one.
+
+    Attributes:
+        upgrades: of this process.
     """
 
     def __init__(
-        self, say: Callable[[str], None], address: str | None = None, watchdog: float | None = None
+        self,
+        say: Callable[[str], None],
+        address: str | None = None,
+        watchdog: float | None = None,
+        *,
+        upgrade_timeout: float,
+        predecessor: Predecessor | None = None,
     ) -> None:
+        self.upgrades: Final = Upgrades(self, upgrade_timeout, predecessor)
         self._say = say
         self._address = address
         self._watchdog = watchdog
@@ -50,7 +65,9 @@ class Announcer:
         self._has_failed = False
 
     @classmethod
-    def of_environment(cls, say: Callable[[str], None]) -> Self:
+    def of_environment(
+        cls, say: Callable[[str], None], upgrade_timeout: float, predecessor: Predecessor | None
+    ) -> Self:
         """As the environment says, whose variables are removed: they are meant for this process alone."""
         address = os.environ.pop("NOTIFY_SOCKET", "") or None
         microseconds = os.environ.pop("WATCHDOG_USEC", "")
@@ -63,17 +80,21 @@ class Announcer:
         is_number = microseconds.isascii() and microseconds.isdigit() and int(microseconds) > 0
         is_mine = process in {"", str(os.getpid())}
         watchdog = int(microseconds) / 1e6 if address is not None and is_number and is_mine else None
-        return cls(say, address, watchdog)
+        return cls(say, address, watchdog, upgrade_timeout=upgrade_timeout, predecessor=predecessor)
 
     def ready(self, urls: Sequence[str], pages: str | None, engine: Engine, hung: float) -> None:
-        """Connections are accepted.
+        """Connections are accepted; after the process before, if there is one, has said that it does no more.
 
         Args:
             urls: where, for each site.
             pages: where the pages about the engine are; None for nowhere.
             engine: what serves.
             hung: an engine thread without progress for so many seconds hangs.
+
+        Raises:
+            PenstockError: the process before does not hand over (PROCESS_FAILED).
         """
+        self.upgrades.ready()
         lines = [f"listening on {url}" for url in urls]
         if pages is not None:
             # They are of the first site.
@@ -89,12 +110,28 @@ class Announcer:
             )
             self._thread.start()
 
+    def environment(self) -> dict[str, str]:
+        """The variables by which the service manager is told of a process that takes the place of this one."""
+        if self._address is None:
+            return {}
+        found = {"NOTIFY_SOCKET": self._address}
+        if self._watchdog is not None:
+            found["WATCHDOG_USEC"] = str(round(self._watchdog * 1e6))
+        return found
+
+    def succeeded(self, number: int) -> None:
+        """The process `number` serves in place of this one, which the service manager hears nothing of any more."""
+        self._is_stopping = True
+        self._tell(f"MAINPID={number}", "READY=1", self._state)
+        self._sign_off()
+        self._address = None
+
     def reloading(self) -> None:
-        """SIGHUP has come. `reloaded` follows."""
+        """SIGHUP or SIGUSR2 has come. `reloaded` or `succeeded` follows."""
         self._tell("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def reloaded(self, failure: str | None = None) -> None:
-        """What SIGHUP asked for is done, or has failed and changed nothing; `failure` says why."""
+        """What the signal asked for is done, or has failed and changed nothing; `failure` says why."""
         # A stop that came meanwhile has been told.
         if not self._is_stopping:
             self._tell("READY=1", self._state if failure is None else f"{self._state}; {failure}")
@@ -109,7 +146,11 @@ class Announcer:
         self._tell(f"STATUS=stopping: waiting for {what}")
 
     def close(self) -> None:
-        """Give no more signs. Idempotent."""
+        """Give no more signs, and have the next process be given what is left for it. Idempotent."""
+        self.upgrades.close()
+        self._sign_off()
+
+    def _sign_off(self) -> None:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()

@@ -33,6 +33,11 @@ _HTTPS: Final = 443
 # Seconds until a stop says what it waits for: most have nothing to wait for by then. And until it says so again.
 _SOON: Final = 0.25
 _AGAIN: Final = 10.0
+# Seconds within which the clients of event streams that have ended with the server come back (arbitrary). Topics end all
+# at once, and a process takes some thousand connections a second.
+_RETRY: Final = 5.0
+# Seconds between two looks at whether connections are left (arbitrary).
+_LOOK: Final = 0.01
 # Seconds that a process which is to end at once takes to reset its connections (arbitrary): an engine thread's turn.
 _CUTTING: Final = 0.5
 
@@ -277,6 +282,7 @@ class Listening:
         self._scheme = scheme_of(edge)
         self._redirects = edge.tls is not None and edge.tls.http_redirect is not None
         self._open = True
+        self._parts = False
         self._release: Callable[[], None] | None = None
         self._reminder: asyncio.TimerHandle | None = None
         # A process that is ended at once has its responses cut off before.
@@ -340,8 +346,9 @@ class Listening:
         self._open = False
         if self.redirect is not None:
             self.redirect.close()
-        self.site.drain()
-        self.lane.drain()
+        self.site.drain(_RETRY)
+        if not _native.gives_clients_away():
+            self.lane.drain()
         if self._release is not None:
             self._release()
         self._remind(_SOON)
@@ -367,8 +374,25 @@ class Listening:
         while self.site.active() and time.monotonic() < until:
             time.sleep(0.01)
 
+    async def part(self, deadline: float) -> None:
+        """Begin to part from clients. In an upgrade wait until there is no connection any more, until `deadline`.
+
+        Event streams whose clients come back by themselves end until then, each at a time of its own. What comes
+        meanwhile on a connection that is not given away yet is answered here. Idempotent.
+        """
+        loop = asyncio.get_running_loop()
+        if not self._parts:
+            self._parts = True
+            self.site.end_events(max(0, deadline - loop.time()))
+        gives_away = _native.gives_clients_away()
+        while gives_away and self.site.counts().connections and loop.time() < deadline:  # noqa: ASYNC110 (nothing tells)
+            await asyncio.sleep(_LOOK)
+        self.lane.drain()
+
     async def finish(self, deadline: float | None) -> None:
-        """Wait for the responses that are left, and cut them off at `deadline`."""
+        """Part from clients, wait for the responses that are left, and cut them off at `deadline`."""
+        if deadline is not None:
+            await self.part(deadline)
         idle = self.site.idle()
         if deadline is not None:
             await asyncio.wait({idle}, timeout=max(0, deadline - asyncio.get_running_loop().time()))

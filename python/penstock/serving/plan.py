@@ -39,9 +39,7 @@ _WITHOUT_APP: Final = (
     *("lane", "routes", "origins", "gates", "sites", "caching", "forwarding", "timeouts"),
     *("origin_http2",),
 )
-_WITHOUT_ENGINE: Final = (
-    *("threads", "pool", "flow", "reads", "cache", "limits", "origin_tls", "tracing", "control"),
-)
+_WITHOUT_ENGINE: Final = (*("threads", "pool", "flow", "reads", "cache", "limits", "origin_tls", "tracing"),)
 
 
 class KnownOrigin(NamedTuple):
@@ -182,8 +180,6 @@ class _Planner:
                 self._refuse(
                     _WITHOUT_ENGINE, "only without app, or with workers; an application makes its own engine"
                 )
-        if server.control is not None and server.cache is None:
-            self._fault(("control",), "only with cache; there is nothing else to control")
 
     def _refuse(self, names: Iterable[str], why: str) -> None:
         for name in names:

@@ -2,8 +2,8 @@
 
 The first SIGTERM or SIGINT asks for a stop. A second one ends the process at once, whatever it does: what is left is
 cut off so that no client takes it for whole, and files that belong to the process go with it. SIGHUP asks for a stop
-only where the process has a terminal, which is gone then. SIGUSR1 opens the files of access logs anew. The service
-manager is told of SIGHUP and of a stop.
+only where the process has a terminal, which is gone then. SIGUSR1 opens the files of access logs anew. SIGUSR2 has
+another process take the place of this one, which then stops. The service manager is told of SIGHUP, SIGUSR2 and a stop.
 """
 
 import asyncio
@@ -49,20 +49,29 @@ def stop_signal(
         reload: called at SIGHUP, until a stop is asked for. None: there is nothing to reload, which SIGHUP says; if the
             process has a terminal SIGHUP asks for a stop, because the terminal is gone.
         status: the exit status after a second signal.
-        announcer: told of the signals. `reload` tells it when it is done.
+        announcer: told of the signals, and has the upgrades that SIGUSR2 asks for. `reload` tells it when it is done.
     """
     loop = asyncio.get_running_loop()
     stop: asyncio.Future[str] = loop.create_future()
     has_terminal = any(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
+    has_asked = False
+
     def received(number: signal.Signals) -> None:
-        if stop.done():
+        nonlocal has_asked
+        if has_asked:
             _exit(status(number))
+        has_asked = True
+        if stop.done():
+            # By an upgrade: what stops a service stops both processes.
+            _log.info("%s: already stopping; %s", number.name, HOW_TO_END)
+            return
         stop.set_result(number.name)
         if announcer is not None:
             announcer.stopping()
 
     def hung_up() -> None:
+        nonlocal has_asked
         if stop.done():
             _log.info("SIGHUP: already stopping; %s", HOW_TO_END)
         elif reload is not None:
@@ -70,6 +79,7 @@ def stop_signal(
                 announcer.reloading()
             reload()
         elif has_terminal:
+            has_asked = True
             stop.set_result(signal.SIGHUP.name)
             if announcer is not None:
                 announcer.stopping()
@@ -82,6 +92,9 @@ def stop_signal(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, received, number)
+    if announcer is not None:
+        announcer.upgrades.watch(stop)
+        loop.add_signal_handler(signal.SIGUSR2, announcer.upgrades.by_signal)
     # By default it would end the process. An application may have a handler of its own.
     if signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL:
         loop.add_signal_handler(signal.SIGUSR1, reopen_files)

@@ -1,11 +1,12 @@
-"""What runs beside a server that is operated from outside: the cache of its engine, over a Unix socket.
+"""How a server is operated from outside: the cache of its engine, and upgrades, over a Unix socket.
 
 HTTP with JSON, served by aiohttp on the loop of the serving process. A user that may connect may purge, so the socket is
-its owner's alone. `penstock cache` is its client.
+its owner's alone. `penstock cache` and `penstock upgrade` are its clients.
 
     GET  /cache          how full it is
     GET  /cache/stored   what is stored; prefix, after, limit
     POST /cache/purge    {"url" | "prefix" | "tag": text, "soft": false} or {"all": true}; how many were meant
+    POST /upgrade        have another process serve in place of this one; its number
 """
 
 import asyncio
@@ -16,16 +17,18 @@ import re
 import socket
 import stat
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from aiohttp import web
 
+from penstock import _native
 from penstock.cache import Cache
 from penstock.exceptions import PenstockError, make_error
 from penstock.serving.shutdown import last_act
+from penstock.serving.upgrade import Upgrades
 
 __all__ = ["controlling"]
 
@@ -34,44 +37,61 @@ _LIMIT: Final = re.compile(r"[0-9]{1,9}")
 
 
 @asynccontextmanager
-async def controlling(cache: Cache, path: Path) -> AsyncIterator[None]:
-    """Have `cache` operated through a socket at `path` while the block lasts.
+async def controlling(cache: Cache | None, path: Path, upgrades: Upgrades) -> AsyncIterator[None]:
+    """Have `cache`, if there is one, and `upgrades` operated through a socket at `path` while the block lasts.
 
     Raises:
         ConfigurationError: another process serves at `path`, or something else than a socket is there.
         OSError: the socket cannot be made.
     """
-    runner = web.AppRunner(_application(cache), access_log=None, shutdown_timeout=1.0)
-    with _listening(path) as listener:
+    runner = web.AppRunner(_application(cache, upgrades), access_log=None, shutdown_timeout=1.0)
+    with _Socket(path) as own:
         await runner.setup()
+        site = web.SockSite(runner, own.listener)
+
+        async def end() -> None:
+            own.is_handed_on = True
+            await site.stop()
+
         try:
-            await web.SockSite(runner, listener).start()
+            await upgrades.during(own.listener, site.start, end)
             yield
         finally:
             await runner.cleanup()
 
 
-@contextmanager
-def _listening(path: Path) -> Iterator[socket.socket]:
-    """A socket at `path`, which goes with it."""
-    listener = _listen(path)
-    own = path.stat().st_ino
+class _Socket:
+    """A socket at `path`, which goes with it, unless another process was given it."""
 
-    def remove() -> None:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.listener: Final = _listen(path)
+        self._file = path.stat().st_ino
+        self.is_handed_on = False
+        self._last = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._last.callback(self._remove)
+        self._last.callback(self.listener.close)
+        self._last.enter_context(last_act(self._remove))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._last.close()
+
+    def _remove(self) -> None:
         # A process that has replaced it keeps its own.
         with suppress(FileNotFoundError):
-            if path.stat().st_ino == own:
-                path.unlink()
-
-    with last_act(remove):
-        try:
-            yield listener
-        finally:
-            listener.close()
-            remove()
+            if not self.is_handed_on and self._path.stat().st_ino == self._file:
+                self._path.unlink()
 
 
 def _listen(path: Path) -> socket.socket:
+    given = _native.claim_listener(f"unix:{path}")
+    if given is not None:
+        listener = socket.socket(fileno=given)
+        listener.setblocking(False)
+        return listener
     with _alone(path.parent):
         _clear(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -119,7 +139,18 @@ def _clear(path: Path) -> None:
     raise make_error("BAD_CONFIGURATION", f"another process serves at {path}")
 
 
-def _application(cache: Cache) -> web.Application:
+def _application(cache: Cache | None, upgrades: Upgrades) -> web.Application:
+    async def upgrade(_request: web.Request) -> web.Response:
+        return web.json_response({"process": await upgrades.upgrade()})
+
+    app = web.Application(middlewares=[_failures])
+    app.router.add_post("/upgrade", upgrade)
+    if cache is not None:
+        _add_cache(app, cache)
+    return app
+
+
+def _add_cache(app: web.Application, cache: Cache) -> None:
     async def stats(_request: web.Request) -> web.Response:
         return web.json_response(asdict(cache.stats()))
 
@@ -147,11 +178,9 @@ def _application(cache: Cache) -> web.Application:
             raise make_error("BAD_REQUEST", "soft is neither true nor false")
         return web.json_response({"purged": await asyncio.to_thread(cache.purge, **wanted, soft=soft)})
 
-    app = web.Application(middlewares=[_failures])
     app.router.add_get("/cache", stats)
     app.router.add_get("/cache/stored", stored)
     app.router.add_post("/cache/purge", purge)
-    return app
 
 
 def _limit(text: str) -> int:

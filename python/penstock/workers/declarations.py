@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from penstock import _native
+from penstock._shapes import misfit
 from penstock._shared import Shared, methods_of
 from penstock.cache import Cache
 from penstock.engine import Engine
@@ -32,7 +33,6 @@ from .descriptions import Code, Reference, SpecDescription
 from .ends import Ended, Ends, Hooks, Orphan
 from .messages import UnreadableError
 from .registration import ROUTES, Registration, RouteDescription
-from .shapes import misfit
 
 __all__ = ["Declarations"]
 

@@ -20,9 +20,8 @@ from functools import cache
 from typing import Any, Final
 
 from penstock import config
+from penstock._shapes import misfit
 from penstock.exceptions import PenstockError, error_codes, make_error
-
-from .shapes import misfit
 
 __all__ = ["LENGTH", "MOST", "UnreadableError", "allow", "dump", "error_names", "length_of", "load"]
 

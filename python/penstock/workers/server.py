@@ -129,10 +129,13 @@ async def _stop(
     listening: Listening, supervisor: Supervisor, declarations: Declarations, seconds: float
 ) -> None:
     """Stop accepting, let requests finish for `seconds`, tell the application of their ends, and end its workers."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
     listening.close()
+    await listening.part(deadline)
     over = asyncio.Event()
-    ending = asyncio.create_task(supervisor.stop(seconds, over))
-    await listening.finish(asyncio.get_running_loop().time() + seconds)
+    ending = asyncio.create_task(supervisor.stop(max(0, deadline - loop.time()), over))
+    await listening.finish(deadline)
     await declarations.told(_TELLING)
     over.set()
     await ending

@@ -33,6 +33,8 @@ pub mod runtime;
 pub mod source;
 pub mod store;
 pub mod stream;
+#[cfg(not(loom))]
+pub mod takeover;
 pub mod work;
 #[cfg(not(loom))]
 pub mod workers;

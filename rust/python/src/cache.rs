@@ -41,6 +41,12 @@ impl Cache {
         Ok(Self(engine.get().cache(py, memory, variants, disk.as_ref())?))
     }
 
+    /// Writes responses that are in memory alone to the disk, for `within` seconds at most, and unlocks the directory for
+    /// another process. False if the disk hangs: the directory stays locked.
+    fn release_directory(&self, py: Python<'_>, within: f64) -> bool {
+        py.detach(|| self.0.release_directory(Duration::from_secs_f64(within)))
+    }
+
     /// Writes responses that are in memory alone to the disk, for `within` seconds at most, and unlocks the
     /// directory. The engine's threads must have ended. False if the disk hangs: the directory stays locked.
     fn close(&self, py: Python<'_>, within: f64) -> bool {

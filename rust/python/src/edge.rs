@@ -345,9 +345,16 @@ impl Site {
         self.shared.reload_certificates(&self.threads);
     }
 
-    /// Takes no new connection. Open connections end after the response in progress.
-    fn drain(&self) {
-        self.shared.drain();
+    /// Takes no new connection. Open connections end after the response in progress. Clients of event streams that end are told
+    /// to come back within `retry` seconds, each at a time of its own.
+    fn drain(&self, retry: f64) {
+        self.shared.drain(Duration::from_secs_f64(retry));
+    }
+
+    /// Ends event streams whose clients come back by themselves in the next `over` seconds, each at a time of its own.
+    fn end_events(&self, over: f64) {
+        let (site, over) = (Arc::clone(&self.shared), Duration::from_secs_f64(over));
+        self.threads.spawn(0, move || async move { site.end_events(over).await });
     }
 
     /// Closes every connection.

@@ -30,6 +30,7 @@ mod settings;
 mod stats;
 mod status;
 mod stream;
+mod takeover;
 mod tls;
 mod tokens;
 mod toml;
@@ -94,6 +95,11 @@ mod _native {
     use super::stream::{
         entry, entry_line, field_texts, is_done, next_batch, relay_head, response_fields, status_line,
         take_ready, timings_of,
+    };
+    #[pymodule_export]
+    use super::takeover::{
+        adopt_client, claim_listener, clients_given_away, close_given_listeners, give_clients_away,
+        give_listeners, gives_clients_away, hold_clients, let_clients_in, listeners,
     };
     #[pymodule_export]
     use super::tls::{TlsSession, self_signed};

@@ -11,6 +11,7 @@ use crate::holder;
 use crate::net::{Connection, TcpTotals};
 use crate::sync::{Arc, Mutex};
 use crate::sys::descriptor::set_option;
+use crate::takeover;
 
 /// A client, and the connection to it.
 #[derive(Debug)]
@@ -96,6 +97,12 @@ impl Client {
     /// Whether the handshake has settled on HTTP/2 (RFC 9113, section 3.2).
     pub(super) fn speaks_http2(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| &*tls.protocol == b"h2")
+    }
+
+    /// Whether its connection is given to the process that takes the place of this one, once no request is under way: not over TLS,
+    /// whose keys are here.
+    pub(super) fn gives_away(&self) -> bool {
+        self.tls.is_none() && !self.is_stream && takeover::gives_away()
     }
 
     /// The scheme of the URLs that it asks for.

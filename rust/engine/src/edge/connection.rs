@@ -26,8 +26,9 @@ use crate::clock;
 use crate::drain::Phase;
 use crate::error::{Code, Error, Result};
 use crate::holder;
-use crate::net::Connection;
+use crate::net::{Connection, Socket};
 use crate::sync::Arc;
+use crate::takeover;
 use crate::wire::{GRPC, Incoming};
 use crate::work::{Work, doing};
 
@@ -90,6 +91,9 @@ async fn requests(site: &Site, thread: usize, client: &Client, phase: &mut watch
     loop {
         // On the heap, each for its time: neither waiting for a request nor answering one then needs room for the other.
         let next = match Box::pin(head(&mut inbound, phase)).await {
+            Ok(None) if client.gives_away() && inbound.is_empty() && !site.is_closed() => {
+                return give_away(client);
+            }
             // What is here and was not read, such as an empty line, would turn the end into a reset.
             Ok(None) => return Box::pin(close(client, &mut inbound, Duration::ZERO)).await,
             Ok(Some(incoming)) => {
@@ -116,6 +120,13 @@ async fn requests(site: &Site, thread: usize, client: &Client, phase: &mut watch
             Next::Close => return Box::pin(close(client, &mut inbound, config.linger)).await,
             Next::Reset => return client.connection.reset_on_close(),
         }
+    }
+}
+
+/// Gives the connection to the process that takes the place of this one. Without a free descriptor it is closed.
+fn give_away(client: &Client) {
+    if let Ok(connection) = client.connection.with_socket(Socket::duplicate) {
+        takeover::leave(connection);
     }
 }
 

@@ -144,6 +144,17 @@ impl<'a> Task<'a> {
         }
     }
 
+    /// Whether the client of an event stream comes back by itself: what reads the answer to a GET does (HTML, 9.2), and the answer
+    /// to a POST is paid for, and given all the time there is.
+    pub(super) fn comes_back(&self) -> bool {
+        self.incoming.method() == "GET"
+    }
+
+    /// What is said at the end of an event stream that ends because no more is begun.
+    fn farewell(&self) -> String {
+        if self.comes_back() { self.site.retry() } else { String::new() }
+    }
+
     /// What has been sent so far.
     pub(super) fn note_sent(&self, outgoing: &mut Outgoing) {
         self.progress.set_payload(outgoing.payload());
@@ -163,7 +174,7 @@ impl<'a> Task<'a> {
     pub(super) fn check_or_end(&self, events: bool, ended: &mut bool, outgoing: &mut Outgoing) -> Result<()> {
         if events && self.progress.is_stopped() && !std::mem::replace(ended, true) {
             // A client whose permission is withdrawn gets no more events.
-            outgoing.end_early(self.progress.is_draining());
+            outgoing.end_early(self.progress.is_draining().then(|| self.farewell()));
             self.progress.close(true);
         }
         if *ended { Ok(()) } else { self.check() }
@@ -178,10 +189,10 @@ impl<'a> Task<'a> {
 
     /// What the head says of the body, unless the request is refused for its head.
     pub(super) fn announced(&self) -> Result<Announced> {
-        let Self { site, incoming, progress, .. } = self;
+        let Self { site, incoming, progress, client, .. } = self;
         let (framing, expects_continue) = (incoming.body()?, incoming.expects_continue()?);
         check_open(site)?;
-        progress.close(site.is_draining() || !incoming.keeps_alive());
+        progress.close(site.parts_from(client) || !incoming.keeps_alive());
         Ok(Announced { framing, expects_continue, most: None })
     }
 

@@ -83,6 +83,11 @@ impl<'a> Inbound<'a> {
         self.held.as_ref().is_none_or(|held| b"\r\n".starts_with(held))
     }
 
+    /// Whether nothing is here that was read.
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.as_ref().is_none_or(|held| held.is_empty())
+    }
+
     /// Whether what follows is a request, and not the rest of a body.
     pub(super) fn is_at_boundary(&self) -> bool {
         self.body_is_read

@@ -24,10 +24,11 @@ use super::site::{Load, Site};
 use super::streams;
 use crate::app::TlsSession;
 use crate::error::{Code, Result};
-use crate::net::{Connection, Socket, Transport};
+use crate::net::{Connection, DetachedSocket, Socket, Transport};
 use crate::runtime::Threads;
 use crate::sync::Arc;
 use crate::sys::descriptor::set_option;
+use crate::takeover::{self, Listed};
 
 /// After a failure to accept that is not the client's, such as no free descriptor: long enough for one to become
 /// free, and not to spin meanwhile. Arbitrary.
@@ -55,12 +56,17 @@ pub struct ListenOptions {
 pub struct Listener(Raw);
 
 impl Listener {
-    /// Listens to an address of TCP. Port 0 is a free one.
+    /// Listens to an address of TCP, with the socket of the process before if there is one. Port 0 is a free one.
     ///
     /// # Errors
     /// `LISTEN_FAILED`.
     pub fn tcp(address: SocketAddr, options: ListenOptions) -> Result<Self> {
         let open = || -> io::Result<Raw> {
+            if let Some(given) = takeover::claim_tcp(address) {
+                find_vanished(&given, options.write_timeout)?;
+                given.listen(options.backlog)?;
+                return Ok(given);
+            }
             let socket = Raw::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
             // A restart must not wait for the connections of the last run to be forgotten.
             socket.set_reuse_address(true)?;
@@ -77,13 +83,17 @@ impl Listener {
         Self::ready(open(), &address.to_string())
     }
 
-    /// Listens to a Unix socket. A socket file that no process listens to is replaced; a file of another kind is
-    /// not.
+    /// Listens to a Unix socket, with that of the process before if there is one. A socket file that no process listens to is
+    /// replaced; a file of another kind is not.
     ///
     /// # Errors
     /// `LISTEN_FAILED`.
     pub fn unix(path: &Path, options: ListenOptions) -> Result<Self> {
         let open = || -> io::Result<Raw> {
+            if let Some(given) = takeover::claim_unix(path) {
+                given.listen(options.backlog)?;
+                return Ok(given);
+            }
             let address = SockAddr::unix(path)?;
             let socket = Raw::new(Domain::UNIX, Type::STREAM, None)?;
             let is_socket = std::fs::metadata(path).is_ok_and(|there| there.file_type().is_socket());
@@ -123,7 +133,7 @@ impl Listener {
         self.0.local_addr().ok().and_then(|address| address.as_socket())
     }
 
-    /// Accepts on the first of `threads` for `site`, until it is drained or closed.
+    /// Accepts on the first of `threads` for `site`, until it is drained or closed, while this process accepts at all.
     pub fn serve(self, site: &Arc<Site>, threads: &Arc<Threads>) {
         if site.begin() {
             let site = Arc::clone(site);
@@ -136,11 +146,15 @@ impl Listener {
             threads.spawn(0, move || async move { site.keep_room().await });
         }
         let (site, all) = (Arc::clone(site), Arc::clone(threads));
+        let (adopting, adopted) = (Arc::clone(&site), Arc::clone(&all));
+        let adopt = move |connection| adopt(&adopting, &adopted, connection);
+        // Without a free descriptor it is not listed: a next process then says that it cannot listen there.
+        let listed = takeover::list(&self.0, adopt).ok();
         threads.spawn(0, move || async move {
             tokio::select! {
                 biased;
                 () = site.drain.draining() => {}
-                () = accept(self, &site, &all) => {}
+                () = accept(self, listed, &site, &all) => {}
             }
         });
     }
@@ -165,6 +179,43 @@ enum Bound {
     Unix(UnixListener),
 }
 
+/// Serves a connection that another process has accepted.
+fn adopt(site: &Arc<Site>, threads: &Arc<Threads>, connection: Raw) {
+    let remote = connection.peer_addr().ok().and_then(|address| address.as_socket());
+    let local = connection.local_addr().ok().and_then(|address| address.as_socket());
+    let addresses = Addresses::new(remote, local);
+    let socket = if local.is_some() {
+        DetachedSocket::Tcp(connection.into())
+    } else {
+        DetachedSocket::Unix(connection.into())
+    };
+    let (site, all) = (Arc::clone(site), Arc::clone(threads));
+    threads.spawn(0, move || async move {
+        if let Ok(socket) = socket.attach() {
+            hand_out(&site, &all, socket, addresses);
+        }
+    });
+}
+
+impl Bound {
+    /// The next connection.
+    async fn accept(&self) -> io::Result<(Socket, Addresses)> {
+        Ok(match self {
+            Self::Tcp(listener) => {
+                let (stream, remote) = listener.accept().await?;
+                // Events and small answers leave at once; what belongs together is written at once anyway.
+                let _ = stream.set_nodelay(true);
+                let addresses = Addresses::new(Some(remote), stream.local_addr().ok());
+                (Socket::Tcp(stream), addresses)
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                (Socket::Unix(stream), Addresses::new(None, None))
+            }
+        })
+    }
+}
+
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (tcp, unix) = match self {
@@ -180,7 +231,7 @@ impl fmt::Display for Bound {
     }
 }
 
-async fn accept(listener: Listener, site: &Arc<Site>, threads: &Arc<Threads>) {
+async fn accept(listener: Listener, _listed: Option<Listed>, site: &Arc<Site>, threads: &Arc<Threads>) {
     let bound = if listener.address().is_some() {
         TcpListener::from_std(listener.0.into()).map(Bound::Tcp)
     } else {
@@ -188,17 +239,14 @@ async fn accept(listener: Listener, site: &Arc<Site>, threads: &Arc<Threads>) {
     };
     let Ok(bound) = bound else { return };
     let mut told: Option<Instant> = None;
+    let mut accepts = takeover::accepts();
     loop {
-        let accepted = match &bound {
-            Bound::Tcp(listener) => listener.accept().await.map(|(stream, remote)| {
-                // Events and small answers leave at once; what belongs together is written at once anyway.
-                let _ = stream.set_nodelay(true);
-                let addresses = Addresses::new(Some(remote), stream.local_addr().ok());
-                (Socket::Tcp(stream), addresses)
-            }),
-            Bound::Unix(listener) => {
-                listener.accept().await.map(|(stream, _)| (Socket::Unix(stream), Addresses::new(None, None)))
-            }
+        // The sender is a static.
+        let _ = accepts.wait_for(|accepts| *accepts).await;
+        let accepted = tokio::select! {
+            biased;
+            _ = accepts.wait_for(|accepts| !*accepts) => continue,
+            accepted = bound.accept() => accepted,
         };
         match accepted {
             Ok((socket, addresses)) => hand_out(site, threads, socket, addresses),

@@ -21,9 +21,10 @@ use super::tally::{Lane, Tallies};
 use crate::app::{Fault, Queue, QueueStats};
 use crate::drain::{Drain, Phase};
 use crate::error::{Code, Error, Result};
+use crate::events::retry;
 use crate::inspect::Counts;
 use crate::net::http2::Excess;
-use crate::net::{Demand, Life, Question, StallClock};
+use crate::net::{Demand, Life, Question, StallClock, chance};
 use crate::pool::CLASSES;
 use crate::runtime::Threads;
 use crate::sync::{Arc, Mutex, lock};
@@ -43,6 +44,9 @@ const CROWDED: Duration = Duration::from_secs(1);
 /// How often event streams are looked at, and the disks are asked for their troubles. The engine's threads wake as often anyway.
 const TURN: Duration = Duration::from_secs(1);
 
+/// The time between two turns in which event streams end. Arbitrary.
+const END_TURN: Duration = Duration::from_millis(100);
+
 /// How often it is said that clients are being cut. Arbitrary; an attack goes on for hours.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 
@@ -59,6 +63,8 @@ pub struct Site {
     /// What responses over TLS say of https.
     hsts: Option<Box<[u8]>>,
     pub(super) drain: Drain,
+    /// Milliseconds within which the clients of event streams are to come back that have ended because of that; 0: as they like.
+    retry: AtomicU64,
     pub(super) log: Option<Plain<Log>>,
     /// Whether that has the lines of what the application answers as well.
     pub(super) logs_application: bool,
@@ -140,6 +146,7 @@ impl Site {
             tls: None,
             hsts: None,
             drain: Drain::new(),
+            retry: AtomicU64::new(0),
             log,
             logs_application: true,
             unlogged: AtomicU64::new(0),
@@ -285,10 +292,45 @@ impl Site {
     }
 
     /// Takes no new connection, and lets each that is open end with the response that is under way. Subscriptions end at
-    /// once: who had one comes back with the id of the last event, and a new process has the next.
-    pub fn drain(&self) {
+    /// once: who had one comes back with the id of the last event, and a new process has the next; within `retry`, each at a time
+    /// of its own.
+    pub fn drain(&self, retry: Duration) {
+        // Relaxed: seen with the phase, or by a stream that is told nothing.
+        self.retry.store(u64::try_from(retry.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
         self.drain.drain();
         self.clock.stop_resumable();
+    }
+
+    /// Once it drains, ends the event streams whose clients come back by themselves: each at a time of its own, the last after
+    /// `over`.
+    pub async fn end_events(&self, over: Duration) {
+        let end = Instant::now() + over;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let turns = left.as_millis() / END_TURN.as_millis() + 1;
+            self.clock.stop_in_turn(u32::try_from(turns).unwrap_or(u32::MAX));
+            if left.is_zero() || self.is_closed() || self.active() == 0 {
+                return;
+            }
+            sleep(END_TURN.min(left)).await;
+        }
+    }
+
+    /// What tells the client of an event stream when to come back: a field `retry` (HTML, 9.2.6); empty if it is to decide.
+    pub(super) fn retry(&self) -> String {
+        match self.retry.load(Ordering::Relaxed) {
+            0 => String::new(),
+            most => {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    clippy::cast_precision_loss,
+                    reason = "milliseconds"
+                )]
+                let when = (most as f64 * chance()) as u64;
+                retry(when.max(1))
+            }
+        }
     }
 
     /// The client of what is sent for `life` comes back for the rest.
@@ -320,9 +362,14 @@ impl Site {
         self.clock.stop();
     }
 
-    /// Whether no response may promise another.
+    /// Whether it takes no more connections.
     pub(super) fn is_draining(&self) -> bool {
         self.drain.is_draining()
+    }
+
+    /// Whether no response may promise another on the connection of `client`.
+    pub(super) fn parts_from(&self, client: &Client) -> bool {
+        self.is_draining() && !client.gives_away()
     }
 
     /// Whether no request may begin.

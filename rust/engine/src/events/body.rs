@@ -18,6 +18,11 @@ use crate::stream::Meter;
 /// A comment, and the end of its block: parsers that wait for whole blocks see it at once.
 pub(crate) const HEARTBEAT: &str = ":\n\n";
 
+/// Has a client that was disconnected come back after so many milliseconds (HTML, 9.2.6).
+pub(crate) fn retry(milliseconds: u64) -> String {
+    format!("retry: {milliseconds}\n\n")
+}
+
 /// U+FEFF in UTF-8, which is skipped at the start of a stream and belongs to a field's name everywhere else.
 const MARK: &[u8] = b"\xEF\xBB\xBF";
 

@@ -18,7 +18,7 @@ mod policy;
 #[cfg(not(loom))]
 pub use body::{Cause, Observer};
 #[cfg(not(loom))]
-pub(crate) use body::{EventBody, HEARTBEAT};
+pub(crate) use body::{EventBody, HEARTBEAT, retry};
 #[cfg(not(loom))]
 pub(crate) use draining::Draining;
 #[cfg(not(loom))]

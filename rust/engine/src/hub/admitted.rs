@@ -4,11 +4,12 @@
 //! a subscriber that is counted in is counted out once, served or not.
 
 use super::Terms;
-use super::encode::{gap, retry};
+use super::encode::gap;
 use super::guests::Counted;
 use super::log::Name;
 use super::resume::Resumption;
 use super::topic::{Entered, Topic};
+use crate::events::retry;
 use crate::net::Connection;
 use crate::sync::Arc;
 

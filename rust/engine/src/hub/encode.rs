@@ -197,11 +197,6 @@ pub(super) fn place(last: &str) -> String {
     format!("id: {last}\n\n")
 }
 
-/// Has a client that was disconnected come back after so many milliseconds.
-pub(super) fn retry(milliseconds: u64) -> String {
-    format!("retry: {milliseconds}\n\n")
-}
-
 /// A [`HEARTBEAT`](crate::events::HEARTBEAT) as a chunk.
 pub(super) const HEARTBEAT_CHUNK: &[u8] = b"3\r\n:\n\n\r\n";
 
@@ -242,6 +237,7 @@ mod tests {
 
     use super::*;
     use crate::events::HEARTBEAT;
+    use crate::events::retry;
     use crate::framing::event::parse;
 
     fn written(event: &Event<'_>, id: Id) -> Vec<u8> {

@@ -156,7 +156,7 @@ fn a_site_that_does_not_listen_any_more_takes_no_work() {
     rig.check(Page::Ready, 503, "0 of 1 sites listen");
     rig.listen(&site);
     until("the engine is ready", || rig.show(Page::Ready).status == 200);
-    site.drain();
+    site.drain(Duration::ZERO);
     rig.check(Page::Ready, 503, "0 of 1 sites listen");
     site.close();
     drop(site);

@@ -34,5 +34,5 @@ pub(crate) use records::{RecordPlace, Records};
 pub(crate) use socket::{DetachedSocket, Socket};
 pub(crate) use stall::{Demand, Life, Question, Stall, StallClock};
 pub(crate) use tcp_info::{TcpInfo, TcpTotals};
-pub(crate) use watch::{Watch, shortened};
+pub(crate) use watch::{Watch, chance, shortened};
 pub(crate) use write_buffer::{Stop, WriteBuffer};

@@ -226,6 +226,11 @@ impl Outgoing {
         self.buffer.begin_life(life);
     }
 
+    /// The client comes back when this ends, as others do: see [`Life`].
+    pub(crate) fn end_in_turn(&self) {
+        self.buffer.end_in_turn();
+    }
+
     /// Undoes [`Outgoing::begin_life`].
     pub(crate) fn end_life(&mut self) {
         self.buffer.end_life();
@@ -317,15 +322,26 @@ impl Outgoing {
     }
 
     /// Ends the body after what was taken from its supply, as if it had been all; with `last`, after what the supply has at
-    /// once besides. Not for a body that was announced.
-    pub(crate) fn end_early(&mut self, last: bool) {
+    /// once besides, and that. Not for a body that was announced.
+    pub(crate) fn end_early(&mut self, last: Option<String>) {
         let ends_in_chunk = |body: &Body| body.framing == BodyFraming::Chunked && body.extent != Extent::Part;
         let is_chunked = self.body.as_ref().is_some_and(ends_in_chunk);
         let mut rest = self.supply().and_then(Supply::rest);
         loop {
-            let next = rest.take().or_else(|| self.supply().filter(|_| last).and_then(Supply::last));
+            let next =
+                rest.take().or_else(|| self.supply().filter(|_| last.is_some()).and_then(Supply::last));
             // What fails is more than was announced.
             let Some(Ok(())) = next.map(|payload| self.enqueue(payload)) else { break };
+        }
+        let last = last.unwrap_or_default();
+        if let Some(length) = NonZeroUsize::new(last.len()) {
+            self.payload += length.get() as u64;
+            let last = Payload::Text(last.into_bytes());
+            self.buffer.push(if is_chunked {
+                Piece::Chunk(encode_chunk_head(length), last)
+            } else {
+                Piece::Payload(last)
+            });
         }
         if is_chunked {
             self.buffer.push(Piece::Mark(LAST_CHUNK));

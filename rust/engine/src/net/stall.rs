@@ -10,6 +10,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
 use super::InFlight;
+use super::watch::chance;
 use crate::sync::{Arc, Mutex, lock};
 
 /// The state of one message on its way to a client. The sending task writes it; the task that chooses which client
@@ -27,8 +28,8 @@ pub(crate) struct Stall {
     stopped: AtomicBool,
     /// Where it stands among all.
     place: AtomicUsize,
-    /// The client comes back for the rest: it need not be waited for.
-    resumes: AtomicBool,
+    /// Whether and when it ends because no more is begun: [`LAST`], [`AT_ONCE`] or [`IN_TURN`].
+    end: AtomicU8,
     /// When the request came.
     begun: Instant,
     /// The response has been said to have begun.
@@ -40,6 +41,13 @@ pub(crate) struct Stall {
     writer: Mutex<Option<Waker>>,
     owner: Mutex<Option<Waker>>,
 }
+
+/// It ends by itself, or when everything does.
+const LAST: u8 = 0;
+/// The client comes back for the rest, which is there: it need not be waited for.
+const AT_ONCE: u8 = 1;
+/// The client comes back, as others do: one after the other.
+const IN_TURN: u8 = 2;
 
 /// Where the answers go to the question what is being answered.
 pub(crate) type Question = UnboundedSender<InFlight>;
@@ -67,7 +75,7 @@ impl Life {
         // Under the lock that `stop_resumable` holds while it looks: that sees the flag, or what was set before it is seen
         // by the caller of this.
         let _all = lock(&self.clock.all);
-        self.stall.resumes.store(true, Ordering::Relaxed);
+        self.stall.end.store(AT_ONCE, Ordering::Relaxed);
     }
 
     /// Answers by `tell` the question that there may be, which has woken the task of [`Life::is_stopped`].
@@ -234,11 +242,22 @@ impl StallClock {
 
     /// What clients come back for is to end.
     pub(crate) fn stop_resumable(&self) {
-        let all = lock(&self.all);
-        let resumable = all.iter().filter(|stall| stall.resumes.load(Ordering::Relaxed));
-        let resumable: Vec<_> = resumable.map(Arc::clone).collect();
-        drop(all);
-        for stall in &resumable {
+        self.stop_those(AT_ONCE, || true);
+    }
+
+    /// One in `turns` of the messages that end in turn is to end. Called with each number of turns that are left, each of them has an
+    /// equal chance to end in any.
+    pub(crate) fn stop_in_turn(&self, turns: u32) {
+        self.stop_those(IN_TURN, || chance() * f64::from(turns) <= 1.0);
+    }
+
+    fn stop_those(&self, end: u8, is_chosen: impl Fn() -> bool) {
+        let chosen: Vec<_> = {
+            let all = lock(&self.all);
+            let those = all.iter().filter(|stall| stall.end.load(Ordering::Relaxed) == end && is_chosen());
+            those.map(Arc::clone).collect()
+        };
+        for stall in &chosen {
             stall.stop();
         }
     }
@@ -290,7 +309,7 @@ impl Stall {
             cut: AtomicU8::new(UNCUT),
             stopped: AtomicBool::new(false),
             place: AtomicUsize::new(0),
-            resumes: AtomicBool::new(false),
+            end: AtomicU8::new(LAST),
             begun,
             has_head: AtomicBool::new(false),
             is_asked: AtomicBool::new(false),
@@ -351,6 +370,11 @@ impl Stall {
     pub(crate) fn spare(&self, clock: &StallClock) {
         self.waiting_since.store(clock.now(), Ordering::Relaxed);
         self.cut.store(UNCUT, Ordering::Relaxed);
+    }
+
+    /// The client comes back when this ends, as others do.
+    pub(crate) fn end_in_turn(&self) {
+        self.end.store(IN_TURN, Ordering::Relaxed);
     }
 
     /// What is sent comes over a connection for which others wait in `line`.
@@ -485,6 +509,25 @@ mod tests {
         assert_eq!(ask(), ((all, HEADLESS), (0..HEADLESS).collect()));
         let begun = (0..2).chain(10..all).collect::<Vec<_>>();
         assert_eq!(ask(), ((all, begun.len()), begun));
+    }
+
+    #[test]
+    fn what_ends_in_turn_ends_by_the_last_turn_and_what_does_not_stays() {
+        let clock = StallClock::new();
+        let stalls: Vec<_> = (0..200).map(|_| clock.enter(Instant::now())).collect();
+        let stopped = || stalls.iter().filter(|stall| stall.stopped.load(Ordering::Relaxed)).count();
+        clock.stop_in_turn(1);
+        assert_eq!(stopped(), 0, "none of them ends in turn");
+        for stall in &stalls[1..] {
+            stall.end_in_turn();
+        }
+        clock.stop_in_turn(2);
+        let half = stopped();
+        // Of 199 with a chance of a half: outside of this once in 10^9 times.
+        assert!((56..144).contains(&half), "{half}");
+        clock.stop_in_turn(1);
+        assert_eq!(stopped(), 199);
+        assert!(!stalls[0].stopped.load(Ordering::Relaxed));
     }
 
     #[test]

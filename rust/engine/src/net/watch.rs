@@ -107,10 +107,15 @@ impl Timer {
 /// From three quarters of `time` to all of it, at random, so that what begins together does not go on together: nothing takes
 /// longer than was asked for. None of it is secret.
 pub(crate) fn shortened(time: Duration) -> Duration {
+    time.mul_f64(1.0 - chance() / 4.0)
+}
+
+/// From 0 to 1, at random.
+pub(crate) fn chance() -> f64 {
     // The one way to chance in std: hashers are keyed at random, each anew.
     #[expect(clippy::cast_possible_truncation, reason = "a part of what is random is as random")]
-    let random = RandomState::new().build_hasher().finish() as u16;
-    time.mul_f64(1.0 - f64::from(random) / f64::from(u16::MAX) / 4.0)
+    let random = RandomState::new().build_hasher().finish() as u32;
+    f64::from(random) / f64::from(u32::MAX)
 }
 
 #[cfg(test)]

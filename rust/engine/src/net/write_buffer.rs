@@ -67,6 +67,13 @@ impl WriteBuffer {
         self.life = Some(life.share());
     }
 
+    /// The client comes back when the message ends, as others do.
+    pub(crate) fn end_in_turn(&self) {
+        if let Some((_, stall)) = &self.life {
+            stall.end_in_turn();
+        }
+    }
+
     /// Undoes [`WriteBuffer::begin_life`]. Everything is with the kernel.
     pub(crate) fn end_life(&mut self) {
         self.feed_on(0);

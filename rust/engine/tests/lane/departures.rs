@@ -1,5 +1,7 @@
 //! Clients that leave, and a site that is stopped.
 
+use std::time::Duration;
+
 use penstock_engine::Code;
 use penstock_engine::app::{Attachment, Content};
 use penstock_engine::framing::Framing;
@@ -71,7 +73,7 @@ fn a_site_that_is_drained_lets_responses_end() {
         busy.get("/").await;
         let exchange = rig.request().await;
         until(|| rig.site.counts().connections == 2).await;
-        rig.site.drain();
+        rig.site.drain(Duration::ZERO);
         assert_eq!(idle.rest().await, (Vec::new(), false));
         exchange.answer(OK);
         assert_eq!(busy.rest().await, (OK.as_bytes().to_vec(), false));

@@ -67,7 +67,7 @@ async fn answer_by_order(
 async fn answer_failure(task: &Task<'_>, error: &Error) -> Result<()> {
     let Task { site, client, incoming, progress, .. } = *task;
     // The answer says nothing of a connection that HTTP/1.0 keeps.
-    progress.close(progress.closes() || incoming.minor_version == 0 || site.is_draining());
+    progress.close(progress.closes() || incoming.minor_version == 0 || site.parts_from(client));
     progress.begin(error.code().status());
     let head_only = incoming.method() == "HEAD";
     let bytes = refusal(error, None, task.hsts(), progress.closes(), head_only);

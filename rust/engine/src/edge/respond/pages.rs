@@ -65,7 +65,7 @@ async fn begin(task: &Task<'_>, pages: &Pages, outgoing: &mut Outgoing) -> Resul
     } else {
         BodyFraming::Chunked.sent_to(incoming.minor_version)
     };
-    if framing == BodyFraming::UntilClose || task.site.is_draining() {
+    if framing == BodyFraming::UntilClose || task.site.parts_from(task.client) {
         progress.close(true);
     }
     let persistence = Persistence::of(progress.closes(), incoming.minor_version);

@@ -510,6 +510,9 @@ impl Task<'_> {
         );
         if is_events {
             self.begin_events();
+            if self.comes_back() {
+                outgoing.end_in_turn();
+            }
         }
         (framing, is_events)
     }
@@ -544,7 +547,7 @@ impl Task<'_> {
             self.progress.close(true);
         }
         // What is being stopped says so, however long the origin took to answer.
-        if self.site.is_draining() {
+        if self.site.parts_from(self.client) {
             self.progress.close(true);
         }
         let persistence = Persistence::of(self.progress.closes(), incoming.minor_version);

@@ -101,7 +101,7 @@ fn put_head(
     outgoing: &mut Outgoing,
 ) {
     let progress = task.progress;
-    if framing == BodyFraming::UntilClose || task.site.is_draining() {
+    if framing == BodyFraming::UntilClose || task.site.parts_from(task.client) {
         progress.close(true);
     }
     let persistence = Persistence::of(progress.closes(), task.incoming.minor_version);

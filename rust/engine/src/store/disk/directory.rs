@@ -15,6 +15,7 @@ use crate::error::{Code, Error, Result};
 use crate::sync::{Mutex, lock};
 use crate::sys::descriptor::lock_file;
 use crate::sys::fork::Own;
+use crate::takeover;
 
 /// The folder of unfinished files.
 const UNFINISHED: &str = "unfinished";
@@ -37,36 +38,49 @@ struct Lock {
 }
 
 impl Directory {
-    /// Locks the directory, creates it if it does not exist, and removes unfinished files of a crash.
+    /// Locks the directory, creates it if it does not exist, and removes unfinished files of a crash. A process that takes over
+    /// from another opens it without the lock, which that still has.
     ///
     /// # Errors
     /// `CACHE_DIRECTORY_TAKEN` if another process has it, `CACHE_DIRECTORY_FAILED` if it cannot be created or written.
     pub(crate) fn open(root: &Path) -> Result<Self> {
-        let failed = |error: io::Error| {
-            Code::CacheDirectoryFailed
-                .error(format!("the cache's directory {} cannot be used: {error}", root.display()))
-        };
-        make(root).map_err(failed)?;
-        let locked = regular(OpenOptions::new().create(true).truncate(false).write(true), &root.join("lock"));
-        let locked = locked.map_err(failed)?;
-        lock_file(&locked).map_err(|error| match error.kind() {
-            ErrorKind::WouldBlock => taken(root),
-            _ => failed(error),
-        })?;
-        let held = Lock { _own: Own::new(&locked).map_err(failed)?, _file: locked };
-        let directory = Self { root: root.to_owned(), lock: Mutex::new(Some(held)) };
-        for number in 0..=u8::MAX {
-            make_own(&directory.folder(number)).map_err(failed)?;
+        let directory = Self { root: root.to_owned(), lock: Mutex::new(None) };
+        if directory.try_lock()? || takeover::is_held() { Ok(directory) } else { Err(taken(root)) }
+    }
+
+    /// As [`Directory::open`]; false if another process has the lock.
+    pub(crate) fn try_lock(&self) -> Result<bool> {
+        self.lock_and_clear().map_err(|error| {
+            let detail = format!("the cache's directory {} cannot be used: {error}", self.root.display());
+            Code::CacheDirectoryFailed.error(detail)
+        })
+    }
+
+    fn lock_and_clear(&self) -> io::Result<bool> {
+        if lock(&self.lock).is_some() {
+            return Ok(true);
         }
-        let unfinished = root.join(UNFINISHED);
-        make_own(&unfinished).map_err(failed)?;
-        for entry in fs::read_dir(&unfinished).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
+        make(&self.root)?;
+        let path = self.root.join("lock");
+        let locked = regular(OpenOptions::new().create(true).truncate(false).write(true), &path)?;
+        match lock_file(&locked) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            done => done?,
+        }
+        let held = Lock { _own: Own::new(&locked)?, _file: locked };
+        for number in 0..=u8::MAX {
+            make_own(&self.folder(number))?;
+        }
+        let unfinished = self.root.join(UNFINISHED);
+        make_own(&unfinished)?;
+        for entry in fs::read_dir(&unfinished)? {
+            let entry = entry?;
             if is_regular(&entry) && named(&entry.file_name()).is_some() {
-                fs::remove_file(entry.path()).map_err(failed)?;
+                fs::remove_file(entry.path())?;
             }
         }
-        Ok(directory)
+        *lock(&self.lock) = Some(held);
+        Ok(true)
     }
 
     /// Unlocks it. Nothing may be written afterwards.

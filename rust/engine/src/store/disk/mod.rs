@@ -124,10 +124,18 @@ pub(super) struct Disk {
 #[derive(Debug)]
 struct DiskThreads {
     readers: Vec<JoinHandle<()>>,
-    writer: JoinHandle<()>,
-    /// Each disconnects when the last of its threads has ended.
+    /// Disconnects when the last of them has ended.
     reading: Receiver<Infallible>,
-    writing: Receiver<Infallible>,
+    /// `None` when it has ended.
+    writer: Option<Writer>,
+}
+
+/// The writing thread.
+#[derive(Debug)]
+struct Writer {
+    thread: JoinHandle<()>,
+    /// Disconnects when it has ended.
+    ended: Receiver<Infallible>,
 }
 
 impl Disk {

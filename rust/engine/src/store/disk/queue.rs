@@ -96,8 +96,10 @@ struct State {
     has_changed: bool,
     /// Bytes of memory that wait to be written.
     leaving: usize,
-    /// Set when the queue is closed: until when the rest may be written.
+    /// Set when nothing more is written: until when the rest may be.
     closed: Option<Instant>,
+    /// Nothing more is read.
+    no_reads: bool,
     /// The writing thread has ended.
     ended: bool,
 }
@@ -168,7 +170,7 @@ impl Queue {
     ) -> oneshot::Receiver<T> {
         let (reply, answer) = oneshot::channel();
         let mut state = lock(&self.state);
-        if state.closed.is_none() {
+        if !state.no_reads {
             let (since, reading) = (Instant::now(), Box::new(Request { reply, work }));
             state.reads.push_back(PendingRead { name, since, reading });
             drop(state);
@@ -189,7 +191,7 @@ impl Queue {
         answer.recv_timeout(self.deadline.limit()).ok()
     }
 
-    /// Whether the queue is closed.
+    /// Whether nothing more is written.
     pub(crate) fn is_closed(&self) -> bool {
         lock(&self.state).closed.is_some()
     }
@@ -266,7 +268,7 @@ impl Queue {
         let PendingRead { name, reading, .. } = {
             let mut state = lock(&self.state);
             loop {
-                if state.closed.is_some() {
+                if state.no_reads {
                     return false;
                 }
                 if let Some(next) = state.next_reading() {
@@ -327,20 +329,33 @@ impl Queue {
         lock(&self.state).removal()
     }
 
-    /// Closes the queue. `last` is written if that ends before `until`.
-    pub(crate) fn close(&self, last: Vec<PendingWrite>, until: Instant) {
-        let dropped = {
-            let mut state = lock(&self.state);
-            if state.closed.is_some() {
-                return;
-            }
+    /// Takes no more to write. `last` is written if that ends before `until`.
+    pub(crate) fn finish_writes(&self, last: Vec<PendingWrite>, until: Instant) {
+        let mut state = lock(&self.state);
+        if state.closed.is_none() {
             state.closed = Some(until);
             state.leaving += last.iter().map(|leaving| leaving.cost).sum::<usize>();
             state.writes.extend(last);
+        }
+        drop(state);
+        self.for_writing.notify_all();
+    }
+
+    /// Nothing is written, whatever waits: for the writing thread, in place of its last task.
+    pub(crate) fn abandon_writes(&self) {
+        let mut state = lock(&self.state);
+        state.writes.clear();
+        state.ended = true;
+    }
+
+    /// Takes no more reads.
+    pub(crate) fn end_reads(&self) {
+        let dropped = {
+            let mut state = lock(&self.state);
+            state.no_reads = true;
             std::mem::take(&mut state.reads)
         };
         self.for_reading.notify_all();
-        self.for_writing.notify_all();
         // Their memory is released here, and their requests get an error.
         drop(dropped);
     }

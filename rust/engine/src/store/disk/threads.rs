@@ -10,12 +10,15 @@ use std::time::{Duration, Instant};
 use super::super::cache::Cache;
 use super::queue::{PendingWrite, READERS};
 use super::write::is_of_use;
-use super::{Disk, DiskThreads};
+use super::{Disk, DiskThreads, Writer};
 use crate::error::{Code, Result};
 use crate::sync::{Arc, lock};
 
 /// How long the threads may make no progress at the end. A busy disk needs tenths of a second. Arbitrary.
 const THREAD_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The time between two looks at whether the process before has released the directory. Arbitrary.
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 impl Cache {
     /// Starts the threads, and with them the scan.
@@ -38,8 +41,17 @@ impl Cache {
         let (written, writing) = channel::<Infallible>();
         let writer = thread::Builder::new().name("penstock-write".to_owned()).spawn(move || {
             let _writes = written;
-            if let Some(cache) = weak.upgrade() {
-                cache.scan();
+            loop {
+                let Some(cache) = weak.upgrade() else { return };
+                if cache.has_directory() {
+                    cache.scan();
+                    break;
+                }
+                drop(cache);
+                if queue.is_closed() {
+                    return queue.abandon_writes();
+                }
+                thread::sleep(LOCK_PAUSE);
             }
             while let Some(task) = queue.next_task() {
                 let Some(cache) = weak.upgrade() else { return };
@@ -47,19 +59,32 @@ impl Cache {
                 queue.count_task();
             }
         });
-        *lock(&disk.threads) =
-            Some(DiskThreads { readers, writer: writer.map_err(failed)?, reading, writing });
+        let writer = Writer { thread: writer.map_err(failed)?, ended: writing };
+        *lock(&disk.threads) = Some(DiskThreads { readers, writer: Some(writer), reading });
         Ok(())
     }
 
-    /// Writes the bodies that are only in memory and still of use, for at most `within`, and releases the directory.
-    /// For an orderly end, when nothing is fetched any more: bodies that are not written by then are lost.
+    /// Whether the directory is locked by this process; tries to.
+    fn has_directory(&self) -> bool {
+        let Some(disk) = &self.disk else { return true };
+        disk.directory.try_lock().unwrap_or_else(|error| {
+            lock(&disk.trouble).said = Some(error.detail().to_owned());
+            false
+        })
+    }
+
+    /// Writes the bodies that are only in memory and still of use, for at most `within`, and releases the directory. Responses
+    /// are read from it after that, and none are written. Bodies that are not written by then are lost, with what is fetched
+    /// after it.
     ///
     /// A disk that makes no progress is waited for as long as for a read. False if the writing thread is still blocked:
     /// then the directory remains locked until the disk answers, or the process ends.
-    pub fn close(&self, within: Duration) -> bool {
+    pub fn release_directory(&self, within: Duration) -> bool {
         let Some(disk) = self.disk.as_ref().filter(|_| !self.pool.dead()) else { return true };
-        let Some(threads) = lock(&disk.threads).take() else { return true };
+        // Held to the end: the close of the engine waits for it.
+        let mut threads = lock(&disk.threads);
+        let Some(threads) = &mut *threads else { return true };
+        let Some(writer) = threads.writer.take() else { return true };
         let now = Self::now();
         let mut last = Vec::new();
         // A directory that was not scanned may be fuller than it seems.
@@ -71,15 +96,25 @@ impl Cache {
             });
         }
         let end = Instant::now() + within;
-        disk.queue.close(last, end);
-        let has_written = disk.has_written(&threads.writing, end);
+        disk.queue.finish_writes(last, end);
+        if !disk.has_written(&writer.ended, end) {
+            threads.writer = Some(writer);
+            return false;
+        }
+        join(vec![writer.thread]);
+        disk.directory.release();
+        true
+    }
+
+    /// As [`Cache::release_directory`], and ends the reading threads. For an orderly end, when nothing is fetched any more.
+    pub fn close(&self, within: Duration) -> bool {
+        let has_written = self.release_directory(within);
+        let Some(disk) = self.disk.as_ref().filter(|_| !self.pool.dead()) else { return true };
+        let Some(threads) = lock(&disk.threads).take() else { return true };
+        disk.queue.end_reads();
         // A thread that a file blocks has nothing to write.
         if has_ended(&threads.reading, Instant::now() + THREAD_TIMEOUT) {
             join(threads.readers);
-        }
-        if has_written {
-            join(vec![threads.writer]);
-            disk.directory.release();
         }
         has_written
     }
@@ -89,7 +124,8 @@ impl Drop for Cache {
     fn drop(&mut self) {
         // A forked child does not have the threads, and one of them may have held the lock.
         if let Some(disk) = self.disk.as_ref().filter(|_| !self.pool.dead()) {
-            disk.queue.close(Vec::new(), Instant::now());
+            disk.queue.finish_writes(Vec::new(), Instant::now());
+            disk.queue.end_reads();
         }
     }
 }

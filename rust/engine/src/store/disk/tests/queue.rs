@@ -31,10 +31,14 @@ fn removals_go_before_what_is_to_be_written() {
 fn a_closed_queue_finishes_in_time_and_takes_removals_alone() {
     let queue = Queue::new(Duration::MAX);
     queue.remove(7);
-    queue.close(vec![leaving(1)], later());
+    queue.finish_writes(vec![leaving(1)], later());
     queue.remove(8);
-    drop(queue.ask(1, || panic!("the queue is closed")));
     assert!(!queue.keep(leaving(1), 100));
+    let mut read = queue.ask(1, || 7);
+    assert!(queue.read_next(), "what is there is read");
+    assert_eq!(read.try_recv(), Ok(7));
+    queue.end_reads();
+    drop(queue.ask(1, || panic!("nothing is read any more")));
     assert!(!queue.read_next());
     for name in [7, 8] {
         assert!(matches!(queue.next_task(), Some(DiskTask::Remove(removed)) if removed == name));
@@ -46,10 +50,20 @@ fn a_closed_queue_finishes_in_time_and_takes_removals_alone() {
 }
 
 #[test]
+fn a_queue_whose_directory_was_never_locked_writes_nothing() {
+    let queue = Queue::new(Duration::MAX);
+    assert!(queue.keep(leaving(1), 100));
+    queue.finish_writes(Vec::new(), later());
+    queue.abandon_writes();
+    queue.remove(7);
+    assert!(queue.next_task().is_none());
+}
+
+#[test]
 fn what_is_late_is_not_written() {
     let queue = Queue::new(Duration::MAX);
     assert!(queue.keep(leaving(1), 100));
-    queue.close(Vec::new(), Instant::now());
+    queue.finish_writes(Vec::new(), Instant::now());
     assert!(queue.next_task().is_none());
 }
 
@@ -68,7 +82,7 @@ fn changes_take_turns_with_what_is_to_be_written_and_each_file_has_one() {
         other => panic!("{other:?}"),
     };
     assert_eq!([next(), next(), next(), next(), next()], [3, 0, 4, 0, 5]);
-    queue.close(Vec::new(), Instant::now());
+    queue.finish_writes(Vec::new(), Instant::now());
     assert!(queue.next_task().is_none(), "that was all");
 }
 
@@ -113,7 +127,7 @@ fn a_file_that_hangs_keeps_half_of_the_threads_and_the_disk_hangs_only_when_all_
     std::thread::sleep(2 * limit);
     assert!(queue.record_timeout(Some(&other)) && !other.is_late() && queue.deadline.is_hanging());
     drop(held);
-    queue.close(Vec::new(), Instant::now());
+    queue.end_reads();
     for thread in threads {
         thread.join().expect("it ends");
     }

@@ -1,0 +1,172 @@
+"""The process that this one takes the place of: see `upgrade_messages` for what they say to each other.
+
+What is here blocks, and nothing is served meanwhile: the process before serves.
+"""
+
+import logging
+import os
+import socket
+import threading
+from contextlib import closing
+from typing import Final, Self
+
+from penstock import _native
+from penstock.exceptions import PenstockError, make_error
+
+from .inherited import take_inherited
+from .upgrade_messages import (
+    PROTOCOL,
+    Abort,
+    Clients,
+    Done,
+    Hello,
+    Message,
+    Offer,
+    Ready,
+    Take,
+    Taken,
+    UnreadableError,
+    receive,
+    send,
+)
+
+__all__ = ["VARIABLE", "Predecessor"]
+
+_log: Final = logging.getLogger("penstock.serve")
+
+VARIABLE: Final = "PENSTOCK_UPGRADE_SOCKET"
+"""The variable of the environment with the descriptor of the socket to the process before."""
+
+# Seconds for an answer (arbitrary): it takes milliseconds.
+_PATIENCE: Final = 30.0
+
+
+class Predecessor:
+    """The process before, whose listeners are taken over when this is made.
+
+    Args:
+        link: to it.
+        version: of this penstock.
+
+    Raises:
+        PenstockError: it does not hand over (PROCESS_FAILED).
+    """
+
+    def __init__(self, link: socket.socket, version: str) -> None:
+        self._link = link
+        self._has_died = False
+        link.settimeout(_PATIENCE)
+        # Before the first listener, and until that process accepts no more.
+        _native.hold_clients()
+        try:
+            self._send(Hello((PROTOCOL, PROTOCOL), version, os.getpid()))
+            while self._take_offer():
+                pass
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            # What it has not given is opened anew.
+            self._has_died = True
+
+    def _take_offer(self) -> bool:
+        """Take what is offered; whether more is."""
+        message, descriptors = self._receive()
+        if not isinstance(message, Offer) or message.protocol != PROTOCOL:
+            raise self._failure(f"it answered {type(message).__name__.lower()} to hello")
+        try:
+            _native.give_listeners(descriptors)
+        finally:
+            for each in descriptors:
+                os.close(each)
+        for row in message.inherited:
+            take_inherited(row.number, row.name, row.place)
+        return message.more
+
+    @classmethod
+    def of_environment(cls, version: str) -> Self | None:
+        """As the environment says, whose variable is removed; None if this process takes over from none.
+
+        Raises:
+            PenstockError: as the constructor.
+        """
+        text = os.environ.pop(VARIABLE, "")
+        if not text:
+            return None
+        try:
+            link = socket.socket(fileno=int(text))
+        except (OSError, ValueError, OverflowError):
+            detail = f"{VARIABLE} is {text!r}, which is no socket: it is for upgrades alone, remove it"
+            raise make_error("PROCESS_FAILED", detail) from None
+        link.set_inheritable(False)
+        return cls(link, version)
+
+    def take_over(self) -> None:
+        """Have that process accept no more, and this one accept.
+
+        Raises:
+            PenstockError: it has given up (PROCESS_FAILED).
+        """
+        try:
+            self._ask(Ready(), Take)
+            _native.let_clients_in()
+            _native.close_given_listeners()
+            self._ask(Taken(), Done)
+        except BaseException:
+            self._link.close()
+            raise
+        if self._has_died:
+            self._link.close()
+            _log.warning("the process before this one has died; this one serves in its place")
+            return
+        threading.Thread(target=self._take_clients, name="penstock-upgrade", daemon=True).start()
+
+    def _take_clients(self) -> None:
+        """Serve the connections that the process before gives away, until it ends."""
+        taken = unknown = 0
+        self._link.settimeout(None)
+        with closing(self._link):
+            while True:
+                try:
+                    message, descriptors = receive(self._link)
+                except (EOFError, OSError):
+                    break
+                except UnreadableError as error:
+                    _log.warning("the process before this one sent what is no message: %s", error)
+                    break
+                for each in descriptors:
+                    if isinstance(message, Clients) and _native.adopt_client(each):
+                        taken += 1
+                    else:
+                        unknown += 1
+                    os.close(each)
+        _log.info("the process before has ended, and given %d connections", taken)
+        if unknown:
+            _log.warning("%d connections were given to what is not listened to any more, and closed", unknown)
+
+    def _ask(self, message: Message, wanted: type[Message]) -> None:
+        """Say `message`, and wait for the answer `wanted`. Once that process has ended there is nothing to wait for."""
+        if self._has_died:
+            return
+        try:
+            self._send(message)
+            answer, _ = self._receive()
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            self._has_died = True
+            return
+        if not isinstance(answer, wanted):
+            raise self._failure(f"it answered {type(answer).__name__.lower()}")
+
+    def _send(self, message: Message) -> None:
+        send(self._link, message)
+
+    def _receive(self) -> tuple[Message, list[int]]:
+        try:
+            message, descriptors = receive(self._link)
+        except TimeoutError:
+            raise self._failure(f"it has not answered within {_PATIENCE:g} s") from None
+        except UnreadableError as error:
+            raise self._failure(f"it sent what is no message: {error}") from None
+        if isinstance(message, Abort):
+            raise self._failure(f"it has given up: {message.reason}")
+        return message, descriptors
+
+    def _failure(self, what: str) -> PenstockError:
+        return make_error("PROCESS_FAILED", f"the process before this one does not hand over: {what}")

@@ -1,0 +1,197 @@
+"""Upgrades of a process that serves: another one, with the code and the settings that are there now, takes its place.
+
+The new process gets what this one listens to, builds all that it serves, and says when it is ready. Then it accepts, and
+this one drains, as after SIGTERM. Until then nothing has changed for clients: if it fails, this process serves on.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from penstock import __version__, _native
+from penstock.exceptions import PenstockError, make_error
+
+from .predecessor import Predecessor
+from .successor import Successor
+
+__all__ = ["Upgrades"]
+
+_log: Final = logging.getLogger("penstock.serve")
+
+
+class Manager(Protocol):
+    """What is told of upgrades: the service manager."""
+
+    def environment(self) -> dict[str, str]:
+        """The variables by which a new process tells it its state."""
+
+    def reloading(self) -> None:
+        """An upgrade has begun."""
+
+    def reloaded(self, failure: str | None = None) -> None:
+        """It is over, and has failed."""
+
+    def succeeded(self, number: int) -> None:
+        """The process `number` serves in place of this one."""
+
+
+class Upgrades:
+    """The upgrades of this process, one at a time.
+
+    Args:
+        manager: told of them.
+        timeout: seconds in which the new process must be ready.
+        predecessor: what this process takes the place of itself; None without one.
+    """
+
+    def __init__(self, manager: Manager, timeout: float, predecessor: Predecessor | None = None) -> None:
+        self._manager = manager
+        self._timeout = timeout
+        self._predecessor = predecessor
+        self._listeners: list[socket.socket] = []
+        self._begin: list[Callable[[], Awaitable[None]]] = []
+        self._end: list[Callable[[], Awaitable[None]]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._serves = False
+        self._stop: asyncio.Future[str] | None = None
+        self._successor: Successor | None = None
+        self._is_under_way = False
+        self._over = threading.Event()
+        self._giving: threading.Thread | None = None
+
+    async def during(
+        self,
+        listener: socket.socket,
+        begin: Callable[[], Awaitable[None]],
+        end: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Have the next process be given `listener`.
+
+        Args:
+            listener: a socket that Python listens to.
+            begin: called when clients are to be accepted from it.
+            end: called when another process does that.
+        """
+        self._listeners.append(listener)
+        self._end.append(end)
+        if self._predecessor is None:
+            await begin()
+        else:
+            self._begin.append(begin)
+
+    def at_end(self, act: Callable[[], Awaitable[None]]) -> None:
+        """Have `act` be called when another process serves."""
+        self._end.append(act)
+
+    def watch(self, stop: "asyncio.Future[str]") -> None:
+        """`stop` asks for a stop of this process: an upgrade sets it, and is given up if something else does."""
+        self._stop = stop
+        stop.add_done_callback(lambda _: self._give_up())
+
+    def ready(self) -> None:
+        """This process listens to all that it is configured to. Returns when it accepts, and blocks until then.
+
+        Raises:
+            PenstockError: the process before does not hand over (PROCESS_FAILED).
+        """
+        if self._predecessor is not None:
+            self._predecessor.take_over()
+            self._predecessor = None
+        self._serves = True
+        self._call(self._begin)
+
+    def by_signal(self) -> None:
+        """Begin an upgrade, and log how it ends."""
+        task = asyncio.get_running_loop().create_task(self._logged())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _logged(self) -> None:
+        try:
+            await self.upgrade()
+        except PenstockError as error:
+            _log.error("SIGUSR2: %s", error.detail)
+        except Exception:  # noqa: BLE001 (there is nothing above that would say it)
+            _log.exception("SIGUSR2: the upgrade has failed, and this process serves on")
+
+    async def upgrade(self) -> int:
+        """Have another process serve, and this one stop. Returns the number of that process.
+
+        Raises:
+            PenstockError: this process serves on, or stops already (PROCESS_FAILED).
+        """
+        stop = self._stop
+        if stop is None or not self._serves:
+            raise make_error("PROCESS_FAILED", "this process does not serve yet")
+        if stop.done():
+            raise make_error("PROCESS_FAILED", "this process is stopping already")
+        if self._is_under_way:
+            raise make_error("PROCESS_FAILED", "an upgrade is under way already")
+        if os.getpid() == 1:
+            detail = "this is the first process of its container, which ends with it: replace the container"
+            raise make_error("PROCESS_FAILED", detail)
+        self._is_under_way = True
+        self._manager.reloading()
+        _log.info("upgrade: starting the next process")
+        try:
+            number = await asyncio.to_thread(self._replace)
+        except PenstockError as error:
+            self._manager.reloaded(f"the upgrade has failed: {error.detail}")
+            detail = f"the upgrade has failed, and this process serves on: {error.detail}"
+            raise make_error("PROCESS_FAILED", detail) from error
+        finally:
+            self._is_under_way = False
+        if not stop.done():
+            stop.set_result(f"upgrade: process {number} serves")
+        self._call(self._end)
+        return number
+
+    def _replace(self) -> int:
+        """Start the next process, and let it accept. Beside the loop."""
+        successor = Successor(self._manager.environment(), self._timeout, __version__)
+        self._successor = successor
+        try:
+            successor.prepare(self._listeners)
+            _native.hold_clients()
+            successor.take()
+        except BaseException as error:
+            self._successor = None
+            successor.abort(error.detail if isinstance(error, PenstockError) else str(error))
+            _native.let_clients_in()
+            raise
+        self._successor = None
+        self._manager.succeeded(successor.number)
+        # Before this process begins to drain.
+        _native.give_clients_away()
+        giving = threading.Thread(
+            target=successor.give_clients, args=(self._over.is_set,), name="penstock-upgrade", daemon=True
+        )
+        giving.start()
+        self._giving = giving
+        return successor.number
+
+    def close(self) -> None:
+        """Have the next process be given what is left for it. Idempotent; called when nothing serves any more."""
+        self._over.set()
+        if self._giving is not None:
+            self._giving.join()
+            self._giving = None
+
+    def _give_up(self) -> None:
+        """Another reason to stop has come."""
+        if self._successor is not None:
+            self._successor.interrupt()
+
+    def _call(self, acts: list[Callable[[], Awaitable[None]]]) -> None:
+        async def call(act: Callable[[], Awaitable[None]]) -> None:
+            await act()
+
+        for act in acts:
+            task = asyncio.get_running_loop().create_task(call(act))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        acts.clear()

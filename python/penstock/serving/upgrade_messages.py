@@ -1,0 +1,235 @@
+"""What the two processes of an upgrade say to each other, over a socket that keeps messages apart (SOCK_SEQPACKET).
+
+A message is an object of JSON: `message` is its name, and the others are its fields. Some have descriptors beside them.
+The one before is the process that serves, the next is the one that takes its place:
+
+    next → before   hello   it is there, and speaks these protocols
+    before → next   offer   what it listens to, with the descriptors; several, if there are many
+    next → before   ready   it listens to all that it is configured to, and accepts nothing yet
+    before → next   take    it accepts no more, and still could
+    next → before   taken   it accepts
+    before → next   done    the service manager knows, and what is under way here is drained
+    before → next   clients with the descriptors of connections on which no request is under way; again and again
+
+Either may say `abort` instead; the one before serves on then. An end of the socket is the death of the other
+process: the one before serves on, unless it was told `taken`; the next one serves in place of the dead one.
+"""
+
+import json
+import socket
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from penstock._shapes import misfit
+
+__all__ = [
+    "DESCRIPTORS",
+    "LENGTH",
+    "PROTOCOL",
+    "Abort",
+    "Clients",
+    "Done",
+    "Hello",
+    "InheritedPlace",
+    "Message",
+    "Offer",
+    "Ready",
+    "Take",
+    "Taken",
+    "UnreadableError",
+    "dump",
+    "load",
+    "receive",
+    "send",
+]
+
+PROTOCOL: Final = 1
+"""The protocol that is spoken here. A change that an older process would misunderstand has a number of its own."""
+LENGTH: Final = 64 << 10
+"""Bytes of a message at most."""
+DESCRIPTORS: Final = 64
+"""Descriptors beside a message at most. Linux takes 253."""
+
+
+class UnreadableError(Exception):
+    """What has come is no message of this protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The next process is there."""
+
+    protocols: tuple[int, int]
+    """The lowest and the highest protocol that it speaks."""
+    version: str
+    """Of penstock."""
+    process: int
+    """Its number."""
+
+
+@dataclass(frozen=True, slots=True)
+class InheritedPlace:
+    """A socket that the first process was started with."""
+
+    number: int
+    """The descriptor that it was."""
+    name: str
+    """The name that the service manager gave it; empty without one."""
+    place: str
+    """Where it listens: an address with its port, or `unix:` and a path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What the process before listens to. A descriptor for each of `places` is beside it, in their order."""
+
+    protocol: int
+    """The protocol that is spoken from now on."""
+    version: str
+    """Of penstock."""
+    places: tuple[str, ...]
+    """Addresses with their ports, or `unix:` and a path."""
+    inherited: tuple[InheritedPlace, ...]
+    """Those of them that have names or numbers in the configuration."""
+    more: bool
+    """Another offer follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The next process listens to all that it is configured to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """The process before accepts no more; accept now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The next process accepts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The service manager has been told of the next process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """Connections on which no request is under way. The process before has read nothing that it has not answered."""
+
+    count: int
+    """How many descriptors are beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """There is no upgrade."""
+
+    reason: str
+
+
+Message = Hello | Offer | Ready | Take | Taken | Done | Clients | Abort
+
+_CLASSES: Final[dict[str, type[Message]]] = {
+    cls.__name__.lower(): cls for cls in (Hello, Offer, Ready, Take, Taken, Done, Clients, Abort)
+}
+
+
+def dump(message: Message) -> bytes:
+    """Write a message.
+
+    Raises:
+        ValueError: it is too long.
+    """
+    named = {"message": type(message).__name__.lower(), **asdict(message)}
+    data = json.dumps(named, separators=(",", ":")).encode("ascii")
+    if len(data) > LENGTH:
+        raise ValueError(f"a message of {len(data)} bytes; an upgrade takes {LENGTH} at most")
+    return data
+
+
+def load(data: bytes) -> Message:
+    """Read a message.
+
+    Raises:
+        UnreadableError: it is no message, or has fields that are not known here.
+    """
+    if len(data) > LENGTH:
+        raise UnreadableError(f"a message of more than {LENGTH} bytes")
+    try:
+        named = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableError(f"no JSON: {error}") from error
+    cls = _CLASSES.get(str(named.pop("message", ""))) if isinstance(named, dict) else None
+    if cls is None:
+        raise UnreadableError("its name is not known here")
+    made: Message = _made(cls, named)
+    if isinstance(made, Offer) and len(made.places) > DESCRIPTORS:
+        raise UnreadableError(f"offer: more than {DESCRIPTORS} places")
+    return made
+
+
+def _made(cls: Any, fields: dict[str, Any]) -> Any:
+    """A `cls` with `fields`, each of which is what its annotation says."""
+    name = cls.__name__.lower()
+    if fields.keys() != set(cls.__dataclass_fields__):
+        raise UnreadableError(f"{name}: its fields are {sorted(fields)}")
+    values = {field: tuple(each) if isinstance(each, list) else each for field, each in fields.items()}
+    if cls is Offer and isinstance(values["inherited"], tuple):
+        rows = values["inherited"]
+        values["inherited"] = tuple(
+            _made(InheritedPlace, row) if isinstance(row, dict) else row for row in rows
+        )
+    made = cls(**values)
+    if wrong := misfit(cls, made):
+        raise UnreadableError(f"{name}: {wrong}")
+    return made
+
+
+def send(link: socket.socket, message: Message, descriptors: tuple[int, ...] = ()) -> None:
+    """Send a message, with descriptors, which stay the caller's.
+
+    Raises:
+        OSError: the other process is gone, or takes nothing in the time of `link`.
+    """
+    socket.send_fds(link, [dump(message)], descriptors)
+
+
+def receive(link: socket.socket) -> tuple[Message, list[int]]:
+    """Receive a message, and the descriptors beside it, which are the caller's.
+
+    Raises:
+        EOFError: the other process is gone.
+        UnreadableError: it is no message, or not all of it and of its descriptors have come. They are closed.
+        OSError: nothing has come in the time of `link`.
+    """
+    data, descriptors, flags, _ = socket.recv_fds(link, LENGTH + 1, DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+    try:
+        return _checked(data, len(descriptors), flags), descriptors
+    except BaseException:
+        for each in descriptors:
+            socket.close(each)
+        raise
+
+
+def _checked(data: bytes, descriptors: int, flags: int) -> Message:
+    if not data:
+        raise EOFError("the other process is gone")
+    if flags & (socket.MSG_CTRUNC | socket.MSG_TRUNC):
+        raise UnreadableError("not all of it has come")
+    message = load(data)
+    if descriptors != _descriptors(message):
+        raise UnreadableError(f"it has {descriptors} descriptors")
+    return message
+
+
+def _descriptors(message: Message) -> int:
+    """How many descriptors belong to a message."""
+    match message:
+        case Offer(places=places):
+            return len(places)
+        case Clients(count=count):
+            return count
+    return 0

@@ -1,0 +1,179 @@
+//! How a process takes over from the one before it: the sockets that listen, which of the two accepts, and the connections of
+//! clients that wait for nothing.
+//!
+//! Both have the same open sockets, so that the kernel's queue of connections is never closed. Only one accepts: the new
+//! process begins held and lets clients in when it is told to; the old one is held from before it tells. Then the old one gives
+//! away each connection on which no request is under way, instead of closing it. What has come on it and was not read is still
+//! in the kernel. One of the two reads from it, because it has left the old one's runtime before it is given away.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, LazyLock, PoisonError};
+use std::time::Duration;
+
+use socket2::{SockAddr, Socket};
+use tokio::sync::watch;
+
+use crate::sync::{Arc, Mutex, lock};
+
+/// Whether the listeners of this process accept.
+static ACCEPTS: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(true));
+
+/// Sockets of the process before, which nothing here listens to yet, in the order in which that began to listen.
+static GIVEN: Mutex<Vec<Socket>> = Mutex::new(Vec::new());
+
+/// What this process listens to, in the order in which it began.
+static LISTED: Mutex<Vec<Arc<Listener>>> = Mutex::new(Vec::new());
+
+/// Whether connections are given away.
+static GIVES_AWAY: AtomicBool = AtomicBool::new(false);
+
+/// Connections to give away.
+static LEFT: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
+static HAS_LEFT: Condvar = Condvar::new();
+
+/// A socket that is listened to, and what serves the connections that are accepted from it.
+struct Listener {
+    socket: Socket,
+    serve: Box<dyn Fn(Socket) + Send + Sync>,
+}
+
+/// Keeps a listener on the list of what a next process is given.
+pub(crate) struct Listed(Arc<Listener>);
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        lock(&LISTED).retain(|other| !Arc::ptr_eq(other, &self.0));
+    }
+}
+
+/// Lists `socket`, under a descriptor of its own. `serve` serves a connection that another process has accepted from it.
+pub(crate) fn list(socket: &Socket, serve: impl Fn(Socket) + Send + Sync + 'static) -> io::Result<Listed> {
+    let listed = Arc::new(Listener { socket: socket.try_clone()?, serve: Box::new(serve) });
+    lock(&LISTED).push(Arc::clone(&listed));
+    Ok(Listed(listed))
+}
+
+/// Serves a connection that the process before has accepted. False, and it is closed, if nothing listens where the client has
+/// connected to.
+pub fn adopt(connection: OwnedFd) -> bool {
+    let connection = Socket::from(connection);
+    let Ok(local) = connection.local_addr() else { return false };
+    let listener = lock(&LISTED).iter().find(|listener| listener.takes(&local)).map(Arc::clone);
+    listener.is_some_and(|listener| {
+        (listener.serve)(connection);
+        true
+    })
+}
+
+impl Listener {
+    /// Whether a connection to `local` is accepted here.
+    fn takes(&self, local: &SockAddr) -> bool {
+        let Ok(own) = self.socket.local_addr() else { return false };
+        match (own.as_socket(), local.as_socket()) {
+            (Some(own), Some(local)) => {
+                let is_any = own.ip().is_unspecified() && own.is_ipv4() == local.is_ipv4();
+                own.port() == local.port() && (own.ip() == local.ip() || is_any)
+            }
+            (None, None) => own.as_pathname().is_some() && own.as_pathname() == local.as_pathname(),
+            _ => false,
+        }
+    }
+}
+
+/// From now on connections on which no request is under way are given away, instead of closed, when their site drains.
+pub fn give_away() {
+    // Relaxed: a connection that does not see it yet is closed.
+    GIVES_AWAY.store(true, Ordering::Relaxed);
+}
+
+/// Whether connections are given away.
+pub fn gives_away() -> bool {
+    GIVES_AWAY.load(Ordering::Relaxed)
+}
+
+/// Gives a connection away, of which this is another descriptor.
+pub(crate) fn leave(connection: OwnedFd) {
+    lock(&LEFT).push(connection);
+    HAS_LEFT.notify_one();
+}
+
+/// Up to `most` connections to give away; waits for one for `within`.
+pub fn left(most: usize, within: Duration) -> Vec<OwnedFd> {
+    let left = lock(&LEFT);
+    let waited = HAS_LEFT.wait_timeout_while(left, within, |left| left.is_empty());
+    let (mut left, _) = waited.unwrap_or_else(PoisonError::into_inner);
+    let rest = left.len().saturating_sub(most);
+    left.split_off(rest)
+}
+
+/// Duplicates of the sockets that this process listens to.
+///
+/// # Errors
+/// The process has no free descriptor.
+pub fn listeners() -> io::Result<Vec<OwnedFd>> {
+    lock(&LISTED).iter().map(|listener| Ok(listener.socket.try_clone()?.into())).collect()
+}
+
+/// Takes sockets of the process before: a listener is opened on one that has its address, and else anew.
+pub fn give_listeners(sockets: Vec<OwnedFd>) {
+    lock(&GIVEN).extend(sockets.into_iter().map(Socket::from));
+}
+
+/// Closes the sockets that nothing has begun to listen to.
+pub fn close_given_listeners() {
+    lock(&GIVEN).clear();
+}
+
+/// The socket that was given for `place`, an address of TCP or `unix:` and a path, if there is one.
+pub fn claim_listener(place: &str) -> Option<OwnedFd> {
+    let found = match place.strip_prefix("unix:") {
+        Some(path) => claim_unix(Path::new(path)),
+        None => claim_tcp(place.parse().ok()?),
+    };
+    found.map(OwnedFd::from)
+}
+
+/// The socket that was given for an address of TCP, if there is one. Port 0 is any of its host.
+pub(crate) fn claim_tcp(address: SocketAddr) -> Option<Socket> {
+    claim(|given| {
+        let given = given.as_socket();
+        given.is_some_and(|given| {
+            given.ip() == address.ip() && (address.port() == 0 || given.port() == address.port())
+        })
+    })
+}
+
+/// The socket that was given for a path, if there is one.
+pub(crate) fn claim_unix(path: &Path) -> Option<Socket> {
+    claim(|given| given.as_pathname() == Some(path))
+}
+
+fn claim(is_it: impl Fn(&SockAddr) -> bool) -> Option<Socket> {
+    let mut given = lock(&GIVEN);
+    let at = given.iter().position(|socket| socket.local_addr().is_ok_and(|address| is_it(&address)))?;
+    Some(given.remove(at))
+}
+
+/// From now on no listener of this process accepts; clients wait in the kernel's queue.
+pub fn hold_clients() {
+    ACCEPTS.send_replace(false);
+}
+
+/// From now on the listeners accept.
+pub fn let_clients_in() {
+    ACCEPTS.send_replace(true);
+}
+
+/// Whether no listener of this process accepts: it takes over from another, or hands on.
+pub(crate) fn is_held() -> bool {
+    !*ACCEPTS.borrow()
+}
+
+/// Whether the listeners of this process accept, and its changes.
+pub(crate) fn accepts() -> watch::Receiver<bool> {
+    ACCEPTS.subscribe()
+}

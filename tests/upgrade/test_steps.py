@@ -1,0 +1,113 @@
+"""Either process of an upgrade is killed at a step of it: the other one serves."""
+
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from penstock.testing import ScriptedOrigin
+from support.client import RawClient
+from support.command import LISTENING, Running, serve
+from support.origins import Recorder
+from support.upgrading import FAILED, gone
+from support.waiting import in_time
+
+# `penstock`, but for that one of the two processes ends itself at a message.
+_SCRIPT = """
+import os, signal, sys
+side, when, step = os.environ["STEP"].split()
+is_next = "PENSTOCK_UPGRADE_SOCKET" in os.environ
+print(f"process {os.getpid()} begins", file=sys.stderr, flush=True)
+if (side == "next") == is_next:
+    if is_next:
+        import penstock.serving.predecessor as module
+    else:
+        import penstock.serving.successor as module
+    send, receive = module.send, module.receive
+    def end_at(moment, message):
+        if (when, step) == (moment, type(message).__name__.lower()):
+            os.kill(os.getpid(), signal.SIGKILL)
+    def end_and_send(link, message, *more):
+        end_at("before", message)
+        send(link, message, *more)
+        end_at("after", message)
+    def receive_and_end(link):
+        found = receive(link)
+        end_at("at", found[0])
+        return found
+    module.send, module.receive = end_and_send, receive_and_end
+from penstock.cli import main
+main()
+"""
+_BEGINS = re.compile(r"process (\d+) begins")
+
+
+@asynccontextmanager
+async def upgraded_until(step: str, origin: ScriptedOrigin) -> AsyncIterator[tuple[Running, int]]:
+    """A process whose upgrade has come to `step`, and the number of the next one."""
+    command = (sys.executable, "-c", _SCRIPT)
+    environment = {**os.environ, "STEP": step}
+    async with serve("--origin", origin.url, command=command, environment=environment) as running:
+        os.kill(running.process.pid, signal.SIGUSR2)
+        number = int((await running.wait_for(_BEGINS))[1])
+        try:
+            yield running, number
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(number, signal.SIGTERM)
+            await gone(number)
+
+
+async def ask(port: int) -> bytes:
+    client = await RawClient.connect(port)
+    try:
+        return (await in_time(client.ask("/segment"))).body
+    finally:
+        client.abort()
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        *("before hello", "after hello", "at offer", "before ready", "after ready", "at take"),
+        # It accepts already.
+        "before taken",
+    ],
+)
+async def test_the_next_process_dies(step: str) -> None:
+    async with (
+        ScriptedOrigin(Recorder()) as origin,
+        upgraded_until(f"next {step}", origin) as (running, number),
+    ):
+        kept = await RawClient.connect(running.port)
+        await running.wait_for(FAILED)
+        assert "was killed by signal 9 before it was ready" in running.log()
+        assert (await in_time(kept.ask("/segment"))).body == b"ok", "it was in the queue"
+        kept.abort()
+        assert await ask(running.port) == b"ok"
+        await gone(number)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        *("at hello", "before offer", "after offer", "at ready", "before take", "after take", "at taken"),
+        *("before done", "after done"),
+    ],
+)
+async def test_the_process_before_dies(step: str) -> None:
+    async with (
+        ScriptedOrigin(Recorder()) as origin,
+        upgraded_until(f"before {step}", origin) as (running, _),
+    ):
+        port = running.port
+        found = await running.wait_for(LISTENING)
+        await gone(running.process.pid)
+        if step in {"at hello", "before offer"}:
+            # It has died with its sockets: the next one has a socket of its own, and port 0 is another one then.
+            port = int(found[1].rpartition(":")[2])
+        assert await ask(port) == b"ok"
