@@ -1,5 +1,6 @@
 """Hubs and sites that end: subscribers are left with whole events, and nothing is kept of them."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,22 @@ async def test_a_site_that_is_closed_ends_subscriptions_after_whole_events(topic
         assert len(got) >= 20, "what was published before"
         assert await in_time(subscriber.client.rest()) == b""
     await until(lambda: hub.stats().subscribers == 0, "all have left")
+
+
+async def test_subscribers_are_told_to_come_back_at_times_of_their_own(topics: Topics) -> None:
+    hub = topics.hub()
+    served = await topics.serve(hub)
+    everyone = [await topics.subscribe(served) for _ in range(20)]
+    await hub.publish("news", "one", id="1")
+    served.native.drain(2.0)
+    texts = [await in_time(subscriber.client.rest()) for subscriber in everyone]
+    retries = [
+        int(found[1]) for text in texts if (found := re.search(rb"\nretry: (\d+)\n\n\r\n0\r\n\r\n$", text))
+    ]
+    assert len(retries) == len(everyone), "each is the last thing that is said"
+    assert all(1 <= retry <= 2000 for retry in retries)
+    # Of 20 at random all are alike once in 10^62 times.
+    assert len(set(retries)) > 1
 
 
 async def test_a_subscription_that_begins_while_the_site_drains_ends_at_once(

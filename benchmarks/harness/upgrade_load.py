@@ -1,0 +1,171 @@
+"""What clients notice of an upgrade: `python upgrade_load.py PORT IDLE STREAMS`.
+
+It prints a line when all connections are open, counts between the lines "begin" and "end" on its standard input, and
+then prints what it has counted. Nothing is ever asked twice: no failure is hidden by a client that repeats requests.
+
+IDLE connections ask once in 20 s each, 50 others 300 times a second together, and 100 times a second a connection is
+opened, asks, and is closed. STREAMS event streams without end are read; one that ends is opened anew, as `retry` says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+
+HOST = "127.0.0.1"
+PATIENCE_SECONDS = 30.0
+IDLE_SECONDS, BUSY_CONNECTIONS, BUSY_PER_SECOND, FRESH_PER_SECOND = 20.0, 50, 300, 100
+RETRY = re.compile(rb"retry: (\d+)")
+
+
+class FailureError(Exception):
+    """A request got no whole answer."""
+
+
+@dataclass
+class Counts:
+    """What has happened."""
+
+    seen: Counter[str] = field(default_factory=Counter)
+    first: dict[str, str] = field(default_factory=dict)
+    is_counting: bool = False
+    longest_ms: float = 0.0
+
+    def note(self, what: str, why: object = "") -> None:
+        if self.is_counting:
+            self.seen[what] += 1
+            self.first.setdefault(what, repr(why))
+
+
+class Client:
+    """A connection that is kept, and opened anew when the server has closed it."""
+
+    def __init__(self, port: int, name: str, counts: Counts) -> None:
+        self._port, self._name, self._counts = port, name, counts
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def connect(self) -> None:
+        try:
+            self._reader, self._writer = await asyncio.open_connection(HOST, self._port)
+        except OSError as error:
+            self._writer = None
+            self._counts.note(f"{self._name}: no connection", error)
+
+    async def ask(self) -> None:
+        """A request and its answer; a connection is opened before it where the client has no open one."""
+        if self._writer is not None and (self._reader.at_eof() or self._writer.is_closing()):
+            self._counts.note(f"{self._name}: closed between two requests")
+            self.close()
+        if self._writer is None:
+            await self.connect()
+            if self._writer is None:
+                return
+        begun = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                announced = await self._exchange(self._writer)
+        except (OSError, EOFError, TimeoutError, FailureError) as error:
+            self._counts.note(f"{self._name}: failed", error)
+            self.close()
+            return
+        self._counts.note(f"{self._name}: answered")
+        if self._counts.is_counting:
+            took = asyncio.get_running_loop().time() - begun
+            self._counts.longest_ms = max(self._counts.longest_ms, took * 1e3)
+        if announced:
+            self._counts.note(f"{self._name}: closed as announced")
+            self.close()
+
+    async def _exchange(self, writer: asyncio.StreamWriter) -> bool:
+        """Whether the connection ends with it."""
+        writer.write(b"GET /segment HTTP/1.1\r\nHost: gateway\r\n\r\n")
+        head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
+        if not head.startswith(b"http/1.1 200"):
+            raise FailureError(head[:60])
+        length = re.search(rb"content-length: (\d+)", head)
+        if length is None:
+            raise FailureError(head)
+        await self._reader.readexactly(int(length[1]))
+        return b"connection: close" in head
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+async def paced(client: Client, seconds: float) -> None:
+    """Ask once in `seconds`, each connection at a time of its own."""
+    await asyncio.sleep(random.uniform(0, seconds))
+    while True:
+        await client.ask()
+        await asyncio.sleep(random.uniform(0.5, 1.5) * seconds)
+
+
+async def fresh(port: int, counts: Counts) -> None:
+    while True:
+        client = Client(port, "fresh", counts)
+        await client.ask()
+        client.close()
+        await asyncio.sleep(random.uniform(0.5, 1.5) * BUSY_CONNECTIONS / FRESH_PER_SECOND)
+
+
+async def follow(port: int, counts: Counts, opened: asyncio.Semaphore) -> None:
+    """Read an event stream, and open another one when it ends."""
+    is_first = True
+    while True:
+        pause = 0.0
+        try:
+            reader, writer = await asyncio.open_connection(HOST, port)
+            writer.write(b"GET /events HTTP/1.1\r\nHost: gateway\r\nAccept: text/event-stream\r\n\r\n")
+            await reader.readuntil(b"\r\n\r\n")
+            if is_first:
+                opened.release()
+                is_first = False
+            tail = b""
+            while chunk := await reader.read(65536):
+                tail = (tail + chunk)[-200:]
+            # The last chunk of a body that is whole (RFC 9112, section 7.1).
+            counts.note(
+                "streams: ended after a whole body" if tail.endswith(b"0\r\n\r\n") else "streams: torn"
+            )
+            if retry := RETRY.search(tail):
+                pause = int(retry[1]) / 1e3
+            writer.close()
+        except (OSError, EOFError) as error:
+            counts.note("streams: torn", error)
+        await asyncio.sleep(pause)
+
+
+async def run(port: int, idle: int, streams: int) -> None:
+    counts, opened = Counts(), asyncio.Semaphore(0)
+    kept = [(Client(port, "idle", counts), IDLE_SECONDS) for _ in range(idle)]
+    kept += [
+        (Client(port, "busy", counts), BUSY_CONNECTIONS / BUSY_PER_SECOND) for _ in range(BUSY_CONNECTIONS)
+    ]
+    for client, _ in kept:
+        await client.connect()
+    tasks = [asyncio.create_task(paced(client, seconds)) for client, seconds in kept]
+    tasks += [asyncio.create_task(fresh(port, counts)) for _ in range(BUSY_CONNECTIONS)]
+    tasks += [asyncio.create_task(follow(port, counts, opened)) for _ in range(streams)]
+    for _ in range(streams):
+        await opened.acquire()
+    print("{}", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    counts.is_counting = True
+    await asyncio.to_thread(sys.stdin.readline)
+    counts.is_counting = False
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    report = {**counts.seen, "longest answer, ms": round(counts.longest_ms, 1)}
+    print(json.dumps({"counts": report, "first": counts.first}), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(run(*map(int, sys.argv[1:])))
