@@ -138,7 +138,7 @@ class Upgrades:
         self._manager.reloading()
         _log.info("upgrade: starting the next process")
         try:
-            number = await asyncio.to_thread(self._replace)
+            number = await asyncio.to_thread(self._replace, stop)
         except PenstockError as error:
             self._manager.reloaded(f"the upgrade has failed: {error.detail}")
             detail = f"the upgrade has failed, and this process serves on: {error.detail}"
@@ -150,11 +150,14 @@ class Upgrades:
         self._call(self._end)
         return number
 
-    def _replace(self) -> int:
+    def _replace(self, stop: "asyncio.Future[str]") -> int:
         """Start the next process, and let it accept. Beside the loop."""
         successor = Successor(self._manager.environment(), self._timeout, __version__)
         self._successor = successor
         try:
+            # What asks for a stop from now on interrupts it.
+            if stop.done():
+                raise make_error("PROCESS_FAILED", "this process was stopped meanwhile")  # noqa: TRY301 (as the others)
             successor.prepare(self._listeners)
             _native.hold_clients()
             successor.take()
