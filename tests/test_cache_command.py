@@ -14,7 +14,7 @@ import pytest
 
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient, answer
-from support.command import COMMAND, LISTENING, Running, run, serve
+from support.command import COMMAND, LISTENING, Running, asked, run, serve
 
 
 class Origin:
@@ -37,17 +37,6 @@ class Origin:
             await peer.send(answer(*fields, body=body))
 
 
-async def cache(*arguments: str) -> tuple[int, str, str]:
-    """Exit status, what it prints, what it complains of."""
-    process = await asyncio.create_subprocess_exec(
-        *(*COMMAND, "cache", *arguments), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    async with asyncio.timeout(60):
-        out, err = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, out.decode(), err.decode()
-
-
 @pytest.fixture
 def control(tmp_path: Path) -> str:
     return f"unix:{tmp_path}/control"
@@ -63,41 +52,44 @@ async def test_what_is_stored_is_listed_and_purged(control: str) -> None:
         at = ("--control", control)
         for target in ("/a", "/b", "/b"):
             await client.ask(target)
-        status, out, _ = await cache("stats", *at)
+        status, out, _ = await asked("cache", "stats", *at)
         assert status == 0
         assert [line.split()[0] for line in out.splitlines()] == [
             *("keys", "objects", "disk_objects", "used", "limit"),
             *("hits", "stale", "revalidated", "collapsed", "misses", "passed", "errors"),
         ]
-        found = json.loads((await cache("stats", "--json", *at))[1])
+        found = json.loads((await asked("cache", "stats", "--json", *at))[1])
         assert {name: found[name] for name in ("objects", "hits", "misses")} == {
             "objects": 2,
             "hits": 1,
             "misses": 2,
         }
-        _, out, _ = await cache("list", *at)
+        _, out, _ = await asked("cache", "list", *at)
         rows = [line.split() for line in out.splitlines()]
         assert [(row[0], row[1], row[4], *row[5:]) for row in rows] == [
             ("200", "1", "0", f"{origin.url}/a", "t"),
             ("200", "1", "1", f"{origin.url}/b", "t"),
         ]
-        _, out, _ = await cache("list", "--json", "--after", f"{origin.url}/a", "--limit", "1", *at)
+        _, out, _ = await asked("cache", "list", "--json", "--after", f"{origin.url}/a", "--limit", "1", *at)
         (row,) = (json.loads(line) for line in out.splitlines())
         assert (row["url"], row["tags"]) == (f"{origin.url}/b", ["t"])
-        assert (await cache("purge", "--url", f"{origin.url}/a", "--soft", *at))[:2] == (0, "1 purged\n")
+        assert (await asked("cache", "purge", "--url", f"{origin.url}/a", "--soft", *at))[:2] == (
+            0,
+            "1 purged\n",
+        )
         assert (await client.ask("/b")).body == b"2"
-        assert (await cache("purge", "--prefix", f"{origin.url}/b", *at))[:2] == (0, "1 purged\n")
+        assert (await asked("cache", "purge", "--prefix", f"{origin.url}/b", *at))[:2] == (0, "1 purged\n")
         assert (await client.ask("/b")).body == b"3"
-        assert (await cache("purge", "--tag", "t", *at))[:2] == (0, "2 purged\n")
+        assert (await asked("cache", "purge", "--tag", "t", *at))[:2] == (0, "2 purged\n")
         await client.ask("/c")
-        assert (await cache("purge", "--all", *at))[:2] == (0, "1 purged\n")
-        assert (await cache("list", *at))[:2] == (0, "")
+        assert (await asked("cache", "purge", "--all", *at))[:2] == (0, "1 purged\n")
+        assert (await asked("cache", "list", *at))[:2] == (0, "")
         client.abort()
 
 
 async def test_what_the_server_refuses_ends_with_1_and_its_words(control: str) -> None:
     async with ScriptedOrigin(Origin()) as origin, serve(*options(origin, control)):
-        status, out, err = await cache("purge", "--url", "/a", "--control", control)
+        status, out, err = await asked("cache", "purge", "--url", "/a", "--control", control)
         assert (status, out) == (1, "")
         assert "no absolute http or https URL" in err
         assert "Traceback" not in err
@@ -201,7 +193,7 @@ async def test_the_socket_is_its_owners_alone_and_goes_with_the_server(control: 
             assert not path.exists()
     finally:
         os.umask(umask)
-    status, _, err = await cache("stats", "--control", control)
+    status, _, err = await asked("cache", "stats", "--control", control)
     assert (status, "nothing answers at" in err, "Traceback" in err) == (1, True, False)
 
 
@@ -220,7 +212,7 @@ async def test_a_socket_that_another_process_serves_is_refused(control: str) -> 
         status, log = await second(origin, control)
         assert (status, "another process serves at" in log, "Traceback" in log) == (1, True, False)
         # The first one has kept it.
-        assert (await cache("stats", "--control", control))[0] == 0
+        assert (await asked("cache", "stats", "--control", control))[0] == 0
 
 
 async def test_what_is_there_and_is_no_socket_is_left_alone(control: str) -> None:
@@ -236,7 +228,7 @@ async def test_a_socket_whose_server_has_ended_is_replaced(control: str) -> None
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(path)
     async with ScriptedOrigin(Origin()) as origin, serve(*options(origin, control)):
-        assert (await cache("stats", "--control", control))[0] == 0
+        assert (await asked("cache", "stats", "--control", control))[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """`penstock health` asks a running server, and says by its exit status what it has heard."""
 
-import asyncio
 import re
 from pathlib import Path
 
@@ -8,32 +7,25 @@ import pytest
 
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import answer
-from support.command import free_port, run, serve
+from support.command import asked, free_port, run, serve
 from support.waiting import in_time
 
 STATUS = re.compile(r"status on (\S+)/penstock/")
 
 
-async def asked(*arguments: str) -> tuple[int, str, str]:
-    """Status and output of `penstock health`, which does not stop this loop."""
-
-    ended = await asyncio.to_thread(run, "health", *arguments)
-    return ended.returncode, ended.stdout, ended.stderr
-
-
 async def test_a_server_on_a_port_is_healthy_and_ready() -> None:
     async with serve("--origin", "http://127.0.0.1:9", "--status-listen", "127.0.0.1:0") as running:
         url = (await running.wait_for(STATUS))[1]
-        assert await asked(url) == (0, "healthy\n", "")
+        assert await asked("health", url) == (0, "healthy\n", "")
         port = url.rpartition(":")[2]
         # All interfaces, as the server may have been told.
-        assert await asked("--status-listen", port, "--ready") == (0, "ready\n", "")
+        assert await asked("health", "--status-listen", port, "--ready") == (0, "ready\n", "")
 
 
 async def test_a_server_on_a_unix_socket_is_healthy(tmp_path: Path) -> None:
     place = f"unix:{tmp_path / 'status.sock'}"
     async with serve("--origin", "http://127.0.0.1:9", "--status-listen", place):
-        assert await asked("--status-listen", place) == (0, "healthy\n", "")
+        assert await asked("health", "--status-listen", place) == (0, "healthy\n", "")
 
 
 @pytest.mark.parametrize("place", ["unix:/nowhere/status.sock", None])
@@ -68,7 +60,7 @@ async def test_what_another_server_says_is_not_healthy(response: bytes, says: st
         await peer.send(response)
 
     async with ScriptedOrigin(script) as server:
-        status, _, error = await asked(server.url)
+        status, _, error = await asked("health", server.url)
     assert status == 1
     assert says in error
 
@@ -78,7 +70,7 @@ async def test_a_server_that_does_not_answer_is_given_up() -> None:
         await peer.stall()
 
     async with ScriptedOrigin(script) as server:
-        status, _, error = await in_time(asked(server.url, "--timeout", "0.2"))
+        status, _, error = await in_time(asked("health", server.url, "--timeout", "0.2"))
     assert status == 1
     assert "timed out" in error
 

@@ -16,7 +16,7 @@ from penstock.config import Cache, Caching
 from penstock.testing import Peer, ScriptedOrigin
 from penstock.web import Gateway
 from support.client import RawClient, answer
-from support.command import run
+from support.command import asked
 from support.leaks import engine_under_test
 from support.origins import Recorder
 from support.scraping import Pages
@@ -173,12 +173,6 @@ async def test_a_bad_length_says_which_are_good(engine: penstock.Engine, serve: 
     assert "?seconds=0.1 to 300" in reply.body.decode()
 
 
-async def asked(*arguments: str) -> tuple[int, str, str]:
-    """Status and output of `penstock profile`, which does not stop this loop."""
-    ended = await asyncio.to_thread(run, "profile", *arguments)
-    return ended.returncode, ended.stdout, ended.stderr
-
-
 async def test_the_command_shows_threads_and_memory(engine: penstock.Engine, serve: Serve) -> None:
     async with ScriptedOrigin(Recorder()) as origin:
         app = web.Application()
@@ -187,8 +181,8 @@ async def test_the_command_shows_threads_and_memory(engine: penstock.Engine, ser
         traffic = asyncio.ensure_future(requests(served, "/vod/a"))
         url = served.site.status_url
         assert url is not None
-        status, shown, error = await asked(url, "--seconds", "0.3", "--no-python")
-        json_status, as_json, _ = await asked(url, "--seconds", "0.3", "--no-python", "--json")
+        status, shown, error = await asked("profile", url, "--seconds", "0.3", "--no-python")
+        json_status, as_json, _ = await asked("profile", url, "--seconds", "0.3", "--no-python", "--json")
         traffic.cancel()
         await asyncio.gather(traffic, return_exceptions=True)
     assert (status, json_status, error) == (0, 0, "")
@@ -214,7 +208,7 @@ async def test_the_command_samples_python(engine: penstock.Engine, serve: Serve)
     traffic = asyncio.ensure_future(requests(served, "/spin"))
     url = served.site.status_url
     assert url is not None
-    status, shown, error = await asked(url, "--seconds", "1", "--python")
+    status, shown, error = await asked("profile", url, "--seconds", "1", "--python")
     traffic.cancel()
     await asyncio.gather(traffic, return_exceptions=True)
     assert (status, error) == (0, ""), error
@@ -231,18 +225,18 @@ async def test_a_sampler_that_fails_leaves_the_rest(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     url = (await serve(engine, web.Application())).site.status_url
     assert url is not None
-    status, shown, error = await asked(url, "--seconds", "0.1")
+    status, shown, error = await asked("profile", url, "--seconds", "0.1")
     assert status == 0
     assert "penstock-engine-0" in shown
     assert "FUNCTION" not in shown
     assert "Python is left out. py-spy: Permission denied" in error
-    status, _, error = await asked(url, "--seconds", "0.1", "--python")
+    status, _, error = await asked("profile", url, "--seconds", "0.1", "--python")
     assert status == 1
     assert "CAP_SYS_PTRACE" in error
 
 
 async def test_python_is_sampled_on_this_machine_only() -> None:
-    status, _, error = await asked("http://192.0.2.1:9145", "--python")
+    status, _, error = await asked("profile", "http://192.0.2.1:9145", "--python")
     assert status == 2
     assert "--python samples a process of this machine" in error
 
@@ -253,6 +247,6 @@ async def test_another_server_has_no_profile() -> None:
         await peer.send(answer("Content-Length: 2", body=b"{}"))
 
     async with ScriptedOrigin(script) as server:
-        status, _, error = await asked(server.url, "--no-python", "--seconds", "0.1")
+        status, _, error = await asked("profile", server.url, "--no-python", "--seconds", "0.1")
     assert status == 1
     assert "is no profile of an engine" in error

@@ -83,6 +83,12 @@ def run(*arguments: str, directory: Path | None = None) -> subprocess.CompletedP
     )
 
 
+async def asked(*arguments: str) -> tuple[int, str, str]:
+    """Exit status, what the command prints and what it complains of; this loop goes on meanwhile."""
+    ended = await asyncio.to_thread(run, *arguments)
+    return ended.returncode, ended.stdout, ended.stderr
+
+
 async def refused(running: Running) -> None:
     """Wait until nothing listens any more: a connection in the listener's queue until then is no request."""
     async with asyncio.timeout(DEADLINE):

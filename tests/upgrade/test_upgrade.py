@@ -15,7 +15,7 @@ import trustme
 from penstock.testing import Peer, ScriptedOrigin
 from support.certificates import written
 from support.client import RawClient, answer
-from support.command import COMMAND, free_port
+from support.command import asked, free_port
 from support.origins import Recorder
 from support.scraping import Pages
 from support.upgrading import FAILED, gone, serving
@@ -33,17 +33,6 @@ def app():
     app.router.add_get("/", process)
     return app
 """
-
-
-async def command(*arguments: str) -> tuple[int, str, str]:
-    """Exit status, what it prints, what it complains of."""
-    process = await asyncio.create_subprocess_exec(
-        *(*COMMAND, *arguments), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    async with asyncio.timeout(60):
-        out, err = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, out.decode(), err.decode()
 
 
 async def half_a_film(peer: Peer) -> None:
@@ -280,14 +269,12 @@ async def test_the_command_upgrades_and_the_control_socket_goes_on(tmp_path: Pat
         for _ in range(2):
             first = line.newest
             (status, out, err), number = await asyncio.gather(
-                command("upgrade", "--control", control), line.upgraded()
+                asked("upgrade", "--control", control), line.upgraded()
             )
             assert (status, out, err) == (0, f"process {number} serves\n", "")
             await line.ended(first)
             assert stat.S_ISSOCK((tmp_path / "control").stat().st_mode)
-            assert (
-                json.loads((await command("cache", "stats", "--json", "--control", control))[1])["keys"] == 0
-            )
+            assert json.loads((await asked("cache", "stats", "--json", "--control", control))[1])["keys"] == 0
         os.kill(line.newest, signal.SIGTERM)
         await gone(line.newest)
         assert not (tmp_path / "control").exists()
@@ -299,7 +286,7 @@ async def test_the_command_says_why_there_was_no_upgrade(tmp_path: Path) -> None
     module.write_text(APP)
     async with serving("mine:app", "--control", control, directory=tmp_path) as line:
         module.write_text("this is no Python")
-        status, out, err = await command("upgrade", "--control", control)
+        status, out, err = await asked("upgrade", "--control", control)
         assert (status, out) == (1, "")
         assert "the upgrade has failed, and this process serves on: process" in err
         assert (await line.ask()).endswith(b"first")
@@ -313,9 +300,9 @@ async def test_there_is_one_upgrade_at_a_time(tmp_path: Path) -> None:
         # It waits until it is let go.
         os.mkfifo(tmp_path / "gate")
         module.write_text(f"open({str(tmp_path / 'gate')!r}).read()\n{APP}")
-        first = asyncio.create_task(command("upgrade", "--control", control))
+        first = asyncio.create_task(asked("upgrade", "--control", control))
         await line.first.wait_for(re.compile("starting the next process"))
-        status, _, err = await command("upgrade", "--control", control)
+        status, _, err = await asked("upgrade", "--control", control)
         assert status == 1
         assert "an upgrade is under way already" in err
         (tmp_path / "gate").write_text("go")
@@ -391,7 +378,7 @@ async def listed(control: str, count: int) -> None:
     """Wait until the cache has read its directory."""
     async with asyncio.timeout(30):
         while True:
-            _, out, _ = await command("cache", "stats", "--json", "--control", control)
+            _, out, _ = await asked("cache", "stats", "--json", "--control", control)
             if json.loads(out)["disk_objects"] == count:
                 return
 
@@ -415,6 +402,6 @@ async def test_a_signal_while_it_stops_does_nothing(tmp_path: Path) -> None:
 
 async def test_the_variable_that_is_set_by_mistake_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_UPGRADE_SOCKET", "77")
-    status, _, err = await command("serve", "--origin", "http://127.0.0.1:9", "--listen", "127.0.0.1:0")
+    status, _, err = await asked("serve", "--origin", "http://127.0.0.1:9", "--listen", "127.0.0.1:0")
     assert status == 1
     assert "PENSTOCK_UPGRADE_SOCKET is '77', which is no socket" in err
