@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import select
 import socket
 from collections.abc import Awaitable, Callable
@@ -270,5 +271,7 @@ async def test_events_end_whole_when_the_server_stops(
         await client.head()
         assert await client.chunk() == b"data: whole\n\n"
         await served.runner.cleanup()
+        retry = await client.chunk()
+        assert re.fullmatch(rb"retry: \d+\n\n", retry), "when to come back"
         assert await client.chunk() == b"", "it ends well, behind a whole event"
-        assert [(end.status, end.bytes, end.error) for end in ends] == [(200, 13, None)]
+        assert [(end.status, end.bytes, end.error) for end in ends] == [(200, 13 + len(retry), None)]

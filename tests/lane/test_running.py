@@ -150,6 +150,7 @@ async def test_events_end_whole_at_the_deadline(tmp_path: Path, number: signal.S
         assert (await client.head()).status == 200
         assert await client.chunk() == b"data: whole\n\n"
         running.process.send_signal(number)
+        assert re.fullmatch(rb"retry: \d+\n\n", await client.chunk()), "when to come back"
         assert await client.chunk() == b"", "it ends well, behind a whole event"
         assert await client.rest() == b""
         assert await running.ended() == 0
