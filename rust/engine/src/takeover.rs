@@ -177,3 +177,78 @@ pub(crate) fn is_held() -> bool {
 pub(crate) fn accepts() -> watch::Receiver<bool> {
     ACCEPTS.subscribe()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use super::*;
+
+    fn given(listener: impl Into<OwnedFd>) {
+        give_listeners(vec![listener.into()]);
+    }
+
+    #[test]
+    fn a_socket_is_claimed_once_by_its_address_or_by_its_host_where_any_port_will_do() {
+        // An address of its own: tests of one process share what is given.
+        let listeners = [(); 2].map(|()| TcpListener::bind((Ipv4Addr::new(127, 3, 5, 7), 0)).unwrap());
+        let [first, second] = listeners.each_ref().map(|listener| listener.local_addr().unwrap());
+        for listener in listeners {
+            given(listener);
+        }
+        let address =
+            |socket: Option<Socket>| socket.and_then(|socket| socket.local_addr().ok()?.as_socket());
+        assert_eq!(address(claim_tcp(second)), Some(second));
+        assert!(claim_tcp(second).is_none());
+        assert!(claim_listener(&SocketAddr::new(first.ip(), 1).to_string()).is_none());
+        assert_eq!(address(claim_tcp(SocketAddr::new(first.ip(), 0))), Some(first));
+        assert!(claim_tcp(SocketAddr::new(first.ip(), 0)).is_none());
+    }
+
+    #[test]
+    fn a_path_is_claimed_and_what_is_no_place_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("web.sock");
+        given(UnixListener::bind(&path).unwrap());
+        for place in ["", "unix:", "web.sock", "127.3.5.8", "unix:/none"] {
+            assert!(claim_listener(place).is_none(), "{place}");
+        }
+        assert!(claim_listener(&format!("unix:{}", path.display())).is_some());
+    }
+
+    fn listener(socket: impl Into<OwnedFd>) -> Listener {
+        Listener { socket: socket.into().into(), serve: Box::new(drop) }
+    }
+
+    #[test]
+    fn a_connection_is_taken_by_what_listens_where_it_was_made_to() {
+        let any = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+        let port = any.local_addr().unwrap().port();
+        let other = listener(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+        let client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+        let local = Socket::from(OwnedFd::from(any.accept().unwrap().0)).local_addr().unwrap();
+        assert!(listener(any).takes(&local) && !other.takes(&local));
+        drop(client);
+
+        let directory = tempfile::tempdir().unwrap();
+        let paths = ["one", "other"].map(|name| directory.path().join(name));
+        let [one, other] = paths.each_ref().map(|path| UnixListener::bind(path).unwrap());
+        let client = UnixStream::connect(&paths[0]).unwrap();
+        let unix = Socket::from(OwnedFd::from(one.accept().unwrap().0)).local_addr().unwrap();
+        let [one, other] = [one, other].map(listener);
+        assert!(one.takes(&unix) && !other.takes(&unix) && !one.takes(&local));
+        drop(client);
+    }
+
+    #[test]
+    fn connections_are_given_away_some_at_a_time() {
+        let pairs = [(); 3].map(|()| UnixStream::pair().unwrap());
+        for (one, _) in pairs {
+            leave(one.into());
+        }
+        assert_eq!(left(2, Duration::ZERO).len(), 2);
+        assert_eq!(left(2, Duration::ZERO).len(), 1);
+        assert!(left(2, Duration::ZERO).is_empty());
+    }
+}
