@@ -128,13 +128,14 @@ async def test_memory_is_told_by_route(engine: penstock.Engine, serve: Serve) ->
         served = await serve(engine, app)
         before = await profiled(served.pages, 0.1)
         assert all(row["route"] is None for row in before["memory"])
-        profile = asyncio.ensure_future(profiled(served.pages, 1.0))
+        profile = asyncio.ensure_future(profiled(served.pages, 2.0))
         clients: list[RawClient] = []
         for target in ("/slow/a", "/slow/b", "/app/a"):
             client = await served.connect()
             clients.append(client)
             await client.get(target)
             await in_time(client.head(), "the response has begun")
+            await in_time(client.reader.readexactly(100_000), "all that there is")
         told = await in_time(profile, "the profile")
         slow, relayed = holder(told, "native", "slow"), holder(told, "app", "application")
         for row, count in ((slow, 2), (relayed, 1)):
