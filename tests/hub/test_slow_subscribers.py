@@ -30,7 +30,9 @@ async def publish(hub: Hub, fast: Subscriber) -> list[str]:
         assert event.id == ids[-1]
         if number == 0:
             # An engine thread that gets no turn until the history is full would find nothing to send.
-            await until(lambda: hub.stats().counts.delivered >= hub.stats().subscribers, "all have had the first one")
+            await until(
+                lambda: hub.stats().counts.delivered >= hub.stats().subscribers, "all have had the first one"
+            )
     return ids
 
 
