@@ -172,6 +172,8 @@ class Successor:
         self._link.settimeout(_PATIENCE)
         try:
             send(self._link, message, descriptors)
+        except (BrokenPipeError, ConnectionResetError):
+            raise self._failure(self._end()) from None
         except (OSError, ValueError) as error:
             raise self._failure(f"it cannot be told {type(message).__name__.lower()}: {error}") from error
 
