@@ -31,6 +31,15 @@ async def gone(process: int) -> None:
         os.close(descriptor)
 
 
+async def ask(port: int, target: str = "/") -> bytes:
+    """The body of an answer on a connection of its own."""
+    client = await RawClient.connect(port)
+    try:
+        return (await in_time(client.ask(target))).body
+    finally:
+        client.abort()
+
+
 class Line:
     """Processes that have served at one port, the newest last."""
 
@@ -67,12 +76,8 @@ class Line:
         return await RawClient.connect(self.port)
 
     async def ask(self, target: str = "/") -> bytes:
-        """The body of an answer on a connection of its own."""
-        client = await self.connect()
-        try:
-            return (await in_time(client.ask(target))).body
-        finally:
-            client.abort()
+        """As the function."""
+        return await ask(self.port, target)
 
 
 @asynccontextmanager

@@ -9,10 +9,8 @@ import pytest
 
 from deploy.manager import Manager, serve_with
 from penstock.testing import ScriptedOrigin
-from support.client import RawClient
 from support.origins import Recorder
-from support.upgrading import FAILED, Line, serving
-from support.waiting import in_time
+from support.upgrading import FAILED, Line, ask, serving
 
 APP = """
 from aiohttp import web
@@ -61,14 +59,6 @@ async def test_it_is_told_why_there_was_no_upgrade(tmp_path: Path, monkeypatch: 
             assert not any("MAINPID" in told for told in manager.told)
     finally:
         manager.close()
-
-
-async def ask(port: int) -> bytes:
-    client = await RawClient.connect(port)
-    try:
-        return (await in_time(client.ask("/"))).body
-    finally:
-        client.abort()
 
 
 @pytest.mark.parametrize("listen", ["fd:web", "fd:3"])

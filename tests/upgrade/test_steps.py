@@ -13,7 +13,7 @@ from penstock.testing import ScriptedOrigin
 from support.client import RawClient
 from support.command import LISTENING, Running, serve
 from support.origins import Recorder
-from support.upgrading import FAILED, gone
+from support.upgrading import FAILED, ask, gone
 from support.waiting import in_time
 
 # `penstock`, but for that one of the two processes ends itself at a message.
@@ -60,14 +60,6 @@ async def upgraded_until(step: str, origin: ScriptedOrigin) -> AsyncIterator[tup
             with suppress(ProcessLookupError):
                 os.kill(number, signal.SIGTERM)
             await gone(number)
-
-
-async def ask(port: int) -> bytes:
-    client = await RawClient.connect(port)
-    try:
-        return (await in_time(client.ask("/segment"))).body
-    finally:
-        client.abort()
 
 
 @pytest.mark.parametrize(

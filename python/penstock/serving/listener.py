@@ -384,8 +384,9 @@ class Listening:
         if not self._parts:
             self._parts = True
             self.site.end_events(max(0, deadline - loop.time()))
-        gives_away = _native.gives_clients_away()
-        while gives_away and self.site.counts().connections and loop.time() < deadline:  # noqa: ASYNC110 (nothing tells)
+        if not _native.gives_clients_away():
+            return
+        while self.site.counts().connections and loop.time() < deadline:  # noqa: ASYNC110 (nothing tells)
             await asyncio.sleep(_LOOK)
         self.lane.drain()
 

@@ -9,8 +9,8 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Protocol
 
 from penstock import __version__, _native
 from penstock.exceptions import PenstockError, make_error
@@ -21,6 +21,8 @@ from .successor import Successor
 __all__ = ["Upgrades"]
 
 _log: Final = logging.getLogger("penstock.serve")
+
+_Act = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Manager(Protocol):
@@ -53,8 +55,8 @@ class Upgrades:
         self._timeout = timeout
         self._predecessor = predecessor
         self._listeners: list[socket.socket] = []
-        self._begin: list[Callable[[], Awaitable[None]]] = []
-        self._end: list[Callable[[], Awaitable[None]]] = []
+        self._begin: list[_Act] = []
+        self._end: list[_Act] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._serves = False
         self._stop: asyncio.Future[str] | None = None
@@ -66,8 +68,8 @@ class Upgrades:
     async def during(
         self,
         listener: socket.socket,
-        begin: Callable[[], Awaitable[None]],
-        end: Callable[[], Awaitable[None]],
+        begin: _Act,
+        end: _Act,
     ) -> None:
         """Have the next process be given `listener`.
 
@@ -83,7 +85,7 @@ class Upgrades:
         else:
             self._begin.append(begin)
 
-    def at_end(self, act: Callable[[], Awaitable[None]]) -> None:
+    def at_end(self, act: _Act) -> None:
         """Have `act` be called when another process serves."""
         self._end.append(act)
 
@@ -106,9 +108,7 @@ class Upgrades:
 
     def by_signal(self) -> None:
         """Begin an upgrade, and log how it ends."""
-        task = asyncio.get_running_loop().create_task(self._logged())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._start(self._logged())
 
     async def _logged(self) -> None:
         try:
@@ -189,12 +189,13 @@ class Upgrades:
         if self._successor is not None:
             self._successor.interrupt()
 
-    def _call(self, acts: list[Callable[[], Awaitable[None]]]) -> None:
-        async def call(act: Callable[[], Awaitable[None]]) -> None:
-            await act()
-
+    def _call(self, acts: list[_Act]) -> None:
         for act in acts:
-            task = asyncio.get_running_loop().create_task(call(act))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._start(act())
         acts.clear()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have the loop do `work`, and keep it until it is done."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
