@@ -19,11 +19,10 @@ from penstock.config.listen import Inherited, parse_listen
 from penstock.testing import ScriptedOrigin
 from support.client import RawClient
 from support.command import COMMAND, free_port
+from support.manager import passing, serve_with
 from support.origins import Recorder
 from support.programs import require
 from support.waiting import DEADLINE, in_time
-
-from .manager import passing, serve_with
 
 APP = """
 import os

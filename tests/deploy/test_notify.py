@@ -17,11 +17,10 @@ from penstock.testing import Peer, ScriptedOrigin
 from support.certificates import written
 from support.client import RawClient, answer
 from support.command import serve
+from support.manager import Manager
 from support.programs import missing
 from support.scraping import Pages
 from support.waiting import in_time
-
-from .manager import Manager
 
 APP = """
 import os

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.manager import Manager, serve_with
 from penstock.testing import ScriptedOrigin
+from support.manager import Manager, serve_with
 from support.origins import Recorder
 from support.upgrading import FAILED, Line, ask, serving
 

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from support.command import COMMAND, Running, listening
-from support.waiting import in_time
+from .command import COMMAND, Running, listening
+from .waiting import in_time
 
 # It execs the rest of its arguments with the descriptors that it inherits as 3, 4 and so on, as a service manager does.
 _PASS = """
