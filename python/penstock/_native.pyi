@@ -31,6 +31,7 @@ from .hub import HubStats, TopicStats
 from .log import Entry, LogStats
 from .origins import OriginsStats
 from .serving.relay_spec import Handles, RelaySpec
+from .serving.upgrade_messages import Stream
 from .stats import DecisionStats, DiskStats, EngineStats, InspectionStats, TenantStats, Timings
 from .web.handover import Rest
 from .web.topics import TopicsRoute
@@ -70,6 +71,7 @@ __all__ = [
     "Limiter",
     "Lines",
     "LoopPort",
+    "MovingStream",
     "OriginNotice",
     "OrphanEnd",
     "Permit",
@@ -98,9 +100,13 @@ __all__ = [
     "__version__",
     "adopt_client",
     "ask",
+    "begin_all_streams",
+    "begin_moving_streams",
+    "begin_streams",
     "claim_listener",
     "clients_given_away",
     "close_given_listeners",
+    "end_moving_streams",
     "entry",
     "entry_line",
     "error_table",
@@ -128,7 +134,9 @@ __all__ = [
     "shown",
     "signed_url",
     "status_line",
+    "streams_to_move",
     "take_ready",
+    "take_up_stream",
     "timings_of",
     "usual_fields",
     "watch",
@@ -208,6 +216,66 @@ def clients_given_away(most: int, within: float) -> list[int]:
 
 def adopt_client(descriptor: int) -> bool:
     """Serve a duplicate of a connection that another process has accepted. False: nothing listens there."""
+
+@final
+class MovingStream:
+    """An event stream that is neither read nor written. Unless it is given, it goes on here when this is dropped."""
+
+    @property
+    def client(self) -> int:
+        """The descriptor of the client's connection, which is this object's."""
+
+    @property
+    def origin(self) -> int:
+        """The descriptor of the origin's connection, which is this object's."""
+
+    @property
+    def request(self) -> str:
+        """The head of the request, with a character for each byte."""
+
+    @property
+    def response(self) -> str:
+        """The head of the origin's response, with a character for each byte."""
+
+    @property
+    def sent(self) -> int:
+        """Bytes that the client was sent after the head of its response."""
+
+    @property
+    def payload(self) -> int:
+        """Bytes of the body among them."""
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the request came."""
+
+    @property
+    def first_byte(self) -> float:
+        """Seconds from the request to the head of the response."""
+
+    def give(self) -> None:
+        """It is the next process's. The descriptors are closed."""
+
+    def keep(self) -> None:
+        """It goes on here. The descriptors are closed."""
+
+def begin_moving_streams() -> None:
+    """From now on event streams move when they are asked to."""
+
+def end_moving_streams() -> None:
+    """No more event streams move."""
+
+def streams_to_move(most: int, within: float) -> list[MovingStream] | None:
+    """Up to `most` streams to move, after at most `within` seconds; None if all have moved that may."""
+
+def take_up_stream(stream: Stream, client: int, origin: int) -> str | None:
+    """Take up a stream of another process, with duplicates of the descriptors. Why it cannot go on here, if so."""
+
+def begin_streams(numbers: Sequence[int]) -> None:
+    """Begin with the streams of these numbers, which were taken up."""
+
+def begin_all_streams() -> None:
+    """Begin with all streams that were taken up."""
 
 def claim_listener(place: str) -> int | None:
     """The socket that was given for an address with its port, or `unix:` and a path. It is the caller's."""

@@ -26,6 +26,18 @@ KNOWN: dict[str, messages.Message] = {
     "take": messages.Take(),
     "taken": messages.Taken(),
     "done": messages.Done(),
+    "stream": messages.Stream(
+        7,
+        "GET /live HTTP/1.1\r\nHost: example.org\r\nX-Name: \xe9\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n",
+        1234,
+        1200,
+        3600.5,
+        0.25,
+    ),
+    "have": messages.Have(7),
+    "refuse": messages.Refuse(7, "no route relays its request"),
+    "go": messages.Go((7, 8)),
     "clients": messages.Clients(2),
     "abort": messages.Abort("it was not ready within 120 s"),
 }
@@ -56,6 +68,13 @@ _WRONG: list[tuple[bytes, str]] = [
     (b'{"message":"hello","protocols":[1],"version":"1","process":1}', "protocols"),
     (b'{"message":"hello","protocols":[1,1],"version":"1","process":true}', "process"),
     (b'{"message":"abort","reason":{"a":1}}', "reason"),
+    (b'{"message":"go","numbers":[1,"2"]}', "numbers"),
+    (b'{"message":"go","numbers":[1.0]}', "numbers"),
+    (
+        b'{"message":"stream","number":1,"request":"","response":"","sent":0,"payload":0,'
+        b'"elapsed":NaN,"first_byte":0.0}',
+        "not finite",
+    ),
     (b" " * 70_000, "more than 65536 bytes"),
 ]
 
@@ -85,7 +104,10 @@ json_values: st.SearchStrategy[Any] = st.recursive(
         st.tuples(
             st.sampled_from([json.loads(messages.dump(each)) for each in KNOWN.values()]),
             st.dictionaries(
-                st.sampled_from(["protocols", "version", "places", "inherited", "more", "reason", "x"]),
+                st.sampled_from([
+                    *("protocols", "version", "places", "inherited", "more", "reason", "x"),
+                    *("number", "numbers", "request", "elapsed", "sent"),
+                ]),
                 json_values,
             ),
         ).map(lambda pair: json.dumps({**pair[0], **pair[1]}).encode()),

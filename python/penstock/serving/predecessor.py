@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Final, Self
 
 from penstock import _native
@@ -19,10 +19,14 @@ from .upgrade_messages import (
     Abort,
     Clients,
     Done,
+    Go,
+    Have,
     Hello,
     Message,
     Offer,
     Ready,
+    Refuse,
+    Stream,
     Take,
     Taken,
     UnreadableError,
@@ -55,6 +59,9 @@ class Predecessor:
     def __init__(self, link: socket.socket, version: str) -> None:
         self._link = link
         self._has_died = False
+        self._taken = self._unknown = self._streams = 0
+        # The numbers of streams that are taken up and not begun.
+        self._held: set[int] = set()
         link.settimeout(_PATIENCE)
         # Before the first listener, and until that process accepts no more.
         _native.hold_clients()
@@ -119,8 +126,7 @@ class Predecessor:
         threading.Thread(target=self._take_clients, name="penstock-upgrade", daemon=True).start()
 
     def _take_clients(self) -> None:
-        """Serve the connections that the process before gives away, until it ends."""
-        taken = unknown = 0
+        """Serve what the process before gives away, until it ends."""
         self._link.settimeout(None)
         with closing(self._link):
             while True:
@@ -131,15 +137,56 @@ class Predecessor:
                 except UnreadableError as error:
                     _log.warning("the process before this one sent what is no message: %s", error)
                     break
-                for each in descriptors:
-                    if isinstance(message, Clients) and _native.adopt_client(each):
-                        taken += 1
-                    else:
-                        unknown += 1
-                    os.close(each)
-        _log.info("the process before has ended, and given %d connections", taken)
-        if unknown:
+                try:
+                    self._take_message(message, descriptors)
+                finally:
+                    for each in descriptors:
+                        os.close(each)
+        _native.begin_all_streams()
+        streams = self._streams + len(self._held)
+        _log.info(
+            "the process before has ended, and given %d connections and %d event streams",
+            self._taken,
+            streams,
+        )
+        if self._unknown:
+            unknown = self._unknown
             _log.warning("%d connections were given to what is not listened to any more, and closed", unknown)
+
+    def _take_message(self, message: Message, descriptors: list[int]) -> None:
+        """Take what has come while this process serves. The descriptors stay the caller's."""
+        match message:
+            case Clients():
+                taken = sum(map(_native.adopt_client, descriptors))
+                self._taken += taken
+                self._unknown += len(descriptors) - taken
+            case Stream():
+                self._answer(message, self._take_up(message, descriptors))
+            case Go(numbers=numbers):
+                known = self._held.intersection(numbers)
+                self._held -= known
+                self._streams += len(known)
+                _native.begin_streams(sorted(known))
+            case _:
+                _log.warning(
+                    "the process before this one said %s out of turn", type(message).__name__.lower()
+                )
+
+    def _take_up(self, stream: Stream, descriptors: list[int]) -> str | None:
+        """Take a stream up; why this process cannot go on with it, if it cannot."""
+        try:
+            refusal = _native.take_up_stream(stream, *descriptors)
+        except (OSError, OverflowError) as error:
+            return str(error)
+        if refusal is None:
+            self._held.add(stream.number)
+        return refusal
+
+    def _answer(self, stream: Stream, refusal: str | None) -> None:
+        answer = Have(stream.number) if refusal is None else Refuse(stream.number, refusal[:1000])
+        # If that process has ended, the next message says so.
+        with suppress(OSError):
+            self._send(answer)
 
     def _ask(self, message: Message, wanted: type[Message]) -> None:
         """Say `message`, and wait for the answer `wanted`. Once that process has ended there is nothing to wait for."""

@@ -23,11 +23,15 @@ from .upgrade_messages import (
     Abort,
     Clients,
     Done,
+    Go,
+    Have,
     Hello,
     InheritedPlace,
     Message,
     Offer,
     Ready,
+    Refuse,
+    Stream,
     Take,
     Taken,
     UnreadableError,
@@ -39,6 +43,11 @@ __all__ = ["Successor"]
 
 # Seconds between two looks at whether there are to be more connections to give (arbitrary).
 _LOOK: Final = 0.1
+
+# Seconds in which an event stream has to come to rest, and how many move at a time (arbitrary): each stands still for as
+# long as those take that move with it, some 0.2 ms each.
+_REST: Final = 5.0
+_STREAMS: Final = 16
 
 # Seconds for an answer of a process that has started, and for the end of one that is killed (arbitrary): milliseconds.
 _PATIENCE: Final = 5.0
@@ -60,6 +69,7 @@ class Successor:
         self._version = version
         self._deadline = time.monotonic() + timeout
         self._timeout = timeout
+        self._number = 0
         self._link, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         variables = {**os.environ, **environment, VARIABLE: str(other.fileno())}
         try:
@@ -128,17 +138,94 @@ class Successor:
         self._send(Take())
         self._receive(Taken)
 
+    def finish(self) -> None:
+        """Tell it that the service manager knows. From now on this process waits for its end no more."""
+        self._process.returncode = 0
+        # It serves, or has ended: nothing here can mend that.
+        with suppress(PenstockError):
+            self._send(Done())
+
+    def give_streams(self) -> tuple[int, int]:
+        """Give it the event streams that are at rest, or come to rest in time.
+
+        Returns:
+            How many it has, and how many it could not go on with.
+        """
+        until = time.monotonic() + _REST
+        given = refused = 0
+        _native.begin_moving_streams()
+        try:
+            while time.monotonic() < until:
+                streams = _native.streams_to_move(_STREAMS, _LOOK)
+                if streams is None:
+                    break
+                taken = self._give_streams(streams)
+                given += taken
+                refused += len(streams) - taken
+        except PenstockError:
+            # What it has not got goes on here.
+            pass
+        finally:
+            _native.end_moving_streams()
+        return given, refused
+
+    def _give_streams(self, streams: Sequence[_native.MovingStream]) -> int:
+        """Give it `streams`; those that it refuses go on here. How many it has.
+
+        Raises:
+            PenstockError: it has ended, or does not answer (PROCESS_FAILED).
+        """
+        sent: dict[int, _native.MovingStream] = {}
+        failure = None
+        self._link.settimeout(_PATIENCE)
+        try:
+            for stream in streams:
+                self._offer_stream(stream, sent)
+            for _ in list(sent):
+                answer, _ = receive(self._link)
+                if isinstance(answer, Refuse):
+                    sent.pop(answer.number, None)
+                elif not isinstance(answer, Have):
+                    raise UnreadableError(f"it said {type(answer).__name__.lower()} of a stream")  # noqa: TRY301 (as the others)
+            send(self._link, Go(tuple(sent)))
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            failure = self._failure(self._end())
+            sent.clear()
+        except (OSError, UnreadableError) as error:
+            # It may live, and has the descriptors: it goes on with them when it finds that this process has ended.
+            failure = self._failure(str(error))
+        for stream in sent.values():
+            stream.give()
+        for stream in streams:
+            stream.keep()
+        if failure is not None:
+            raise failure
+        return len(sent)
+
+    def _offer_stream(self, stream: _native.MovingStream, sent: dict[int, _native.MovingStream]) -> None:
+        """Tell it of `stream`, and note it in `sent`."""
+        self._number += 1
+        message = Stream(
+            self._number,
+            stream.request,
+            stream.response,
+            stream.sent,
+            stream.payload,
+            stream.elapsed,
+            stream.first_byte,
+        )
+        # With a ValueError its heads are too long for a message.
+        with suppress(ValueError):
+            send(self._link, message, (stream.client, stream.origin))
+            sent[self._number] = stream
+
     def give_clients(self, is_over: Callable[[], bool]) -> None:
-        """Tell it that the service manager knows, and give it the connections that are given away.
+        """Give it the connections that are given away.
 
         Args:
             is_over: whether no more are; what is left then is given as well.
         """
-        # This process does not wait for it.
-        self._process.returncode = 0
         with closing(self._link), suppress(PenstockError):
-            # It serves, or has ended: nothing here can mend that.
-            self._send(Done())
             while True:
                 ends = is_over()
                 given = _native.clients_given_away(DESCRIPTORS, 0 if ends else _LOOK)

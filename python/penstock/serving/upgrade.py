@@ -168,8 +168,12 @@ class Upgrades:
             raise
         self._successor = None
         self._manager.succeeded(successor.number)
+        successor.finish()
         # Before this process begins to drain.
         _native.give_clients_away()
+        given, refused = successor.give_streams()
+        if given or refused:
+            _log.info("upgrade: %d event streams have moved, and %d could not", given, refused)
         giving = threading.Thread(
             target=successor.give_clients, args=(self._over.is_set,), name="penstock-upgrade", daemon=True
         )

@@ -9,13 +9,20 @@ The one before is the process that serves, the next is the one that takes its pl
     before → next   take    it accepts no more, and still could
     next → before   taken   it accepts
     before → next   done    the service manager knows, and what is under way here is drained
+    before → next   stream  a stream of events between two events, with the descriptors of its client and its origin
+    next → before   have    it could go on with that stream, and does not read or write it yet; or refuse: it could not
+    before → next   go      the streams of these numbers are the next one's
     before → next   clients with the descriptors of connections on which no request is under way; again and again
+
+The one before neither reads nor writes a stream from before it says `stream`, unless it hears `refuse` or the next one
+dies. The next one goes on with what it was sent by `stream` when it is told to, or when the one before ends.
 
 Either may say `abort` instead; the one before serves on then. An end of the socket is the death of the other
 process: the one before serves on, unless it was told `taken`; the next one serves in place of the dead one.
 """
 
 import json
+import math
 import socket
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -29,11 +36,15 @@ __all__ = [
     "Abort",
     "Clients",
     "Done",
+    "Go",
+    "Have",
     "Hello",
     "InheritedPlace",
     "Message",
     "Offer",
     "Ready",
+    "Refuse",
+    "Stream",
     "Take",
     "Taken",
     "UnreadableError",
@@ -124,16 +135,59 @@ class Clients:
 
 
 @dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream of events that relays an origin. The descriptors of its client and of its origin are beside it."""
+
+    number: int
+    """By which it is spoken of."""
+    request: str
+    """The head of the client's request, with a character for each byte."""
+    response: str
+    """The head of the origin's response, with a character for each byte."""
+    sent: int
+    """Bytes that the client was sent after the head of its response, with their framing."""
+    payload: int
+    """Bytes of the body among them."""
+    elapsed: float
+    """Seconds since the request came."""
+    first_byte: float
+    """Seconds from the request to the head of the response."""
+
+
+@dataclass(frozen=True, slots=True)
+class Have:
+    """The next process could go on with a stream."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The next process cannot go on with a stream."""
+
+    number: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """Streams are the next process's."""
+
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Abort:
     """There is no upgrade."""
 
     reason: str
 
 
-Message = Hello | Offer | Ready | Take | Taken | Done | Clients | Abort
+Message = Hello | Offer | Ready | Take | Taken | Done | Stream | Have | Refuse | Go | Clients | Abort
 
 _CLASSES: Final[dict[str, type[Message]]] = {
-    cls.__name__.lower(): cls for cls in (Hello, Offer, Ready, Take, Taken, Done, Clients, Abort)
+    cls.__name__.lower(): cls
+    for cls in (Hello, Offer, Ready, Take, Taken, Done, Stream, Have, Refuse, Go, Clients, Abort)
 }
 
 
@@ -176,6 +230,8 @@ def _made(cls: Any, fields: dict[str, Any]) -> Any:
     name = cls.__name__.lower()
     if fields.keys() != set(cls.__dataclass_fields__):
         raise UnreadableError(f"{name}: its fields are {sorted(fields)}")
+    if not all(math.isfinite(each) for each in fields.values() if isinstance(each, float)):
+        raise UnreadableError(f"{name}: a number is not finite")
     values = {field: tuple(each) if isinstance(each, list) else each for field, each in fields.items()}
     if cls is Offer and isinstance(values["inherited"], tuple):
         rows = values["inherited"]
@@ -232,4 +288,6 @@ def _descriptors(message: Message) -> int:
             return len(places)
         case Clients(count=count):
             return count
+        case Stream():
+            return 2
     return 0

@@ -98,8 +98,9 @@ mod _native {
     };
     #[pymodule_export]
     use super::takeover::{
-        adopt_client, claim_listener, clients_given_away, close_given_listeners, give_clients_away,
-        give_listeners, gives_clients_away, hold_clients, let_clients_in, listeners,
+        MovingStream, adopt_client, begin_all_streams, begin_moving_streams, begin_streams, claim_listener,
+        clients_given_away, close_given_listeners, end_moving_streams, give_clients_away, give_listeners,
+        gives_clients_away, hold_clients, let_clients_in, listeners, streams_to_move, take_up_stream,
     };
     #[pymodule_export]
     use super::tls::{TlsSession, self_signed};

@@ -1,12 +1,15 @@
-//! How a process takes over the sockets that another listens to: see `penstock_engine::takeover`.
+//! How a process takes over from another: see `penstock_engine::takeover`.
 
-use std::os::fd::{IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use penstock_engine::takeover::streams::{self, FrozenStream, StreamState};
 use penstock_engine::{duplicate, takeover};
 use pyo3::prelude::*;
 
 use crate::errors::os_error;
+use crate::lock;
 
 /// From now on no listener of this process accepts.
 #[pyfunction]
@@ -70,4 +73,170 @@ pub(crate) fn clients_given_away(py: Python<'_>, most: usize, within: f64) -> Ve
 #[pyfunction]
 pub(crate) fn adopt_client(descriptor: i32) -> PyResult<bool> {
     Ok(takeover::adopt(duplicate(descriptor).map_err(os_error)?))
+}
+
+/// An event stream that this process neither reads nor writes. Unless it is given, it goes on here when this is dropped.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct MovingStream {
+    stream: Mutex<Option<FrozenStream>>,
+    state: StreamState,
+    client: i32,
+    origin: i32,
+}
+
+#[pymethods]
+impl MovingStream {
+    /// The descriptor of the client's connection, which is this object's.
+    #[getter]
+    fn client(&self) -> i32 {
+        self.client
+    }
+
+    /// The descriptor of the origin's connection, which is this object's.
+    #[getter]
+    fn origin(&self) -> i32 {
+        self.origin
+    }
+
+    /// The head of the request, with a character for each byte.
+    #[getter]
+    fn request(&self) -> String {
+        text_of(&self.state.request)
+    }
+
+    /// The head of the origin's response, with a character for each byte.
+    #[getter]
+    fn response(&self) -> String {
+        text_of(&self.state.response)
+    }
+
+    /// Bytes that the client was sent after the head of its response.
+    #[getter]
+    fn sent(&self) -> u64 {
+        self.state.sent
+    }
+
+    /// Bytes of the body among them.
+    #[getter]
+    fn payload(&self) -> u64 {
+        self.state.payload
+    }
+
+    /// Seconds since the request came.
+    #[getter]
+    fn elapsed(&self) -> f64 {
+        self.state.elapsed.as_secs_f64()
+    }
+
+    /// Seconds from the request to the head of the response.
+    #[getter]
+    fn first_byte(&self) -> f64 {
+        self.state.first_byte.as_secs_f64()
+    }
+
+    /// It is the next process's. The descriptors are closed.
+    fn give(&self) {
+        if let Some(stream) = self.taken() {
+            stream.give();
+        }
+    }
+
+    /// It goes on here. The descriptors are closed.
+    fn keep(&self) {
+        drop(self.taken());
+    }
+}
+
+/// From now on event streams move when they are asked to.
+#[pyfunction]
+pub(crate) fn begin_moving_streams() {
+    streams::begin_moving();
+}
+
+/// No more event streams move.
+#[pyfunction]
+pub(crate) fn end_moving_streams() {
+    streams::end_moving();
+}
+
+/// Up to `most` streams to move, after at most `within` seconds; None if all have moved that may.
+#[pyfunction]
+pub(crate) fn streams_to_move(py: Python<'_>, most: usize, within: f64) -> Option<Vec<MovingStream>> {
+    let frozen = py.detach(|| streams::frozen(most, Duration::from_secs_f64(within)))?;
+    Some(frozen.into_iter().map(MovingStream::from).collect())
+}
+
+impl MovingStream {
+    fn taken(&self) -> Option<FrozenStream> {
+        lock(&self.stream).take()
+    }
+}
+
+impl From<FrozenStream> for MovingStream {
+    fn from(stream: FrozenStream) -> Self {
+        Self {
+            state: stream.state.clone(),
+            client: stream.client.as_raw_fd(),
+            origin: stream.origin.as_raw_fd(),
+            stream: Mutex::new(Some(stream)),
+        }
+    }
+}
+
+/// A stream of another process, as it is described here.
+#[derive(FromPyObject)]
+pub(crate) struct MovedStream {
+    number: u64,
+    request: String,
+    response: String,
+    sent: u64,
+    payload: u64,
+    elapsed: f64,
+    first_byte: f64,
+}
+
+/// Takes up an event stream of another process, with duplicates of the descriptors of its client and its origin. Why it cannot go
+/// on here, if it cannot.
+#[pyfunction]
+pub(crate) fn take_up_stream(stream: MovedStream, client: i32, origin: i32) -> PyResult<Option<String>> {
+    let MovedStream { number, request, response, sent, payload, elapsed, first_byte } = stream;
+    let [client, origin] = [client, origin].map(|descriptor| duplicate(descriptor).map_err(os_error));
+    let (client, origin) = (client?, origin?);
+    let state = || {
+        Some(StreamState {
+            request: bytes_of(&request)?,
+            response: bytes_of(&response)?,
+            sent,
+            payload,
+            elapsed: Duration::try_from_secs_f64(elapsed).ok()?,
+            first_byte: Duration::try_from_secs_f64(first_byte).ok()?,
+        })
+    };
+    let taken = match state() {
+        Some(state) => streams::take_up(number, client, origin, state),
+        None => Err("it is not described as a stream".to_owned()),
+    };
+    Ok(taken.err())
+}
+
+/// Bytes as text with a character for each.
+fn text_of(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| char::from(*byte)).collect()
+}
+
+/// What [`text_of`] was made of.
+fn bytes_of(text: &str) -> Option<Vec<u8>> {
+    text.chars().map(|character| u8::try_from(character).ok()).collect()
+}
+
+/// Begins with the streams of these numbers, which were taken up.
+#[pyfunction]
+pub(crate) fn begin_streams(numbers: Vec<u64>) {
+    streams::begin(numbers);
+}
+
+/// Begins with all streams that were taken up.
+#[pyfunction]
+pub(crate) fn begin_all_streams() {
+    streams::begin_all();
 }

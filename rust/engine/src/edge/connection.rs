@@ -14,6 +14,7 @@ use super::client::Client;
 use super::exchange::{Task, may_answer, may_refuse, send_whole};
 use super::grpc;
 use super::inbound::Inbound;
+use super::moved::Moved;
 use super::network;
 use super::progress::Progress;
 use super::record::Record;
@@ -41,12 +42,15 @@ enum Next {
     Close,
     /// It ends so that what was sent cannot be taken for whole.
     Reset,
+    /// It is the next process's.
+    Given,
 }
 
 impl Next {
     /// The rule for an exchange whose response was begun, or that is not answered.
     fn after(result: &Result<()>, progress: &Progress, inbound: &Inbound<'_>) -> Self {
         match result {
+            _ if progress.is_given() => Self::Given,
             Ok(()) if progress.closes() => Self::Close,
             Ok(()) if inbound.is_at_boundary() => Self::Request,
             // The rest of the body would be taken for the next request.
@@ -68,10 +72,11 @@ impl Drop for Unfinished<'_> {
 }
 
 /// Serves the requests of a connection, one after the other. Ends when the connection has.
-pub(super) async fn serve(load: Arc<Load>, client: Client) {
+/// `moved`: another process has begun to answer the first.
+pub(super) async fn serve(load: Arc<Load>, client: Client, moved: Option<Box<Moved>>) {
     let site = Arc::clone(&load.site);
     let mut phase = site.phase();
-    let mut requests = pin!(requests(&site, load.thread, &client, &mut phase));
+    let mut requests = pin!(requests(&site, load.thread, &client, moved, &mut phase));
     poll_fn(|context| {
         let _doing = doing(Work::Client);
         holder::within(client.holder(), || clock::poll_at_one_time(requests.as_mut(), context))
@@ -85,9 +90,23 @@ pub(super) async fn closed(phase: &mut watch::Receiver<Phase>) {
     let _ = phase.wait_for(|phase| *phase == Phase::Closed).await;
 }
 
-async fn requests(site: &Site, thread: usize, client: &Client, phase: &mut watch::Receiver<Phase>) {
+async fn requests(
+    site: &Site,
+    thread: usize,
+    client: &Client,
+    moved: Option<Box<Moved>>,
+    phase: &mut watch::Receiver<Phase>,
+) {
     let config = &site.config;
     let mut inbound = Inbound::new(&client.connection, &site.supplies, config);
+    if let Some(moved) = moved {
+        // On the heap: few connections begin so.
+        let next = Box::pin(answer(site, thread, client, &mut inbound, &moved.incoming, Some(&moved))).await;
+        drop(moved);
+        if !Box::pin(go_on(site, client, &mut inbound, next)).await {
+            return;
+        }
+    }
     loop {
         // On the heap, each for its time: neither waiting for a request nor answering one then needs room for the other.
         let next = match Box::pin(head(&mut inbound, phase)).await {
@@ -96,12 +115,7 @@ async fn requests(site: &Site, thread: usize, client: &Client, phase: &mut watch
             }
             // What is here and was not read, such as an empty line, would turn the end into a reset.
             Ok(None) => return Box::pin(close(client, &mut inbound, Duration::ZERO)).await,
-            Ok(Some(incoming)) => {
-                let unfinished = Unfinished(&client.connection);
-                let next = Box::pin(exchange(site, thread, client, &mut inbound, &incoming)).await;
-                std::mem::forget(unfinished);
-                next
-            }
+            Ok(Some(incoming)) => Box::pin(answer(site, thread, client, &mut inbound, &incoming, None)).await,
             Err(error) => {
                 let progress = Progress::new(site.unread.of(thread));
                 let next = Box::pin(refuse(site, client, &error, None, &progress)).await;
@@ -113,14 +127,38 @@ async fn requests(site: &Site, thread: usize, client: &Client, phase: &mut watch
                 next
             }
         };
-        match next {
-            // It is of one request, and ends with what was sent.
-            Next::Request | Next::Close if client.is_stream => return client.connection.end_writing(),
-            Next::Request => {}
-            Next::Close => return Box::pin(close(client, &mut inbound, config.linger)).await,
-            Next::Reset => return client.connection.reset_on_close(),
+        if !go_on(site, client, &mut inbound, next).await {
+            return;
         }
     }
+}
+
+/// Does what follows an exchange; whether another request may come.
+async fn go_on(site: &Site, client: &Client, inbound: &mut Inbound<'_>, next: Next) -> bool {
+    match next {
+        // It is of one request, and ends with what was sent.
+        Next::Request | Next::Close if client.is_stream => client.connection.end_writing(),
+        Next::Request => return true,
+        Next::Close => Box::pin(close(client, inbound, site.config.linger)).await,
+        Next::Reset => client.connection.reset_on_close(),
+        Next::Given => {}
+    }
+    false
+}
+
+/// As [`exchange`], and if it is dropped before its end the connection is reset.
+async fn answer(
+    site: &Site,
+    thread: usize,
+    client: &Client,
+    inbound: &mut Inbound<'_>,
+    incoming: &Incoming,
+    moved: Option<&Moved>,
+) -> Next {
+    let unfinished = Unfinished(&client.connection);
+    let next = exchange(site, thread, client, inbound, incoming, moved).await;
+    std::mem::forget(unfinished);
+    next
 }
 
 /// Gives the connection to the process that takes the place of this one. Without a free descriptor it is closed.
@@ -157,6 +195,7 @@ async fn exchange(
     client: &Client,
     inbound: &mut Inbound<'_>,
     incoming: &Incoming,
+    moved: Option<&Moved>,
 ) -> Next {
     // Relaxed: a count.
     let number = site.requests.fetch_add(1, Ordering::Relaxed);
@@ -165,7 +204,10 @@ async fn exchange(
     let route = routes.find(incoming.method(), || incoming.authority(), &incoming.origin_form());
     let tallies = site.tallies(route);
     let _held = client.hold(tallies.holder);
-    let progress = Progress::new(tallies.of(thread));
+    let mut progress = Progress::new(tallies.of(thread));
+    if let Some(moved) = moved {
+        progress.begin_moved(moved);
+    }
     let (account, gate) = match route {
         Some(Service::Relay(route)) => {
             let account = Account::open(site.app.as_ref(), &route.relay, client, incoming, &progress);
@@ -177,8 +219,8 @@ async fn exchange(
     let record = Record { site, client, incoming: Some(incoming), service: route, progress: &progress };
     let open = Open { record: &record, traced: traced.as_ref(), is_closed: false };
     let mut task = Task::new(&record, traced.as_ref(), thread, incoming);
-    (task.account, task.gate) = (account.as_deref(), gate);
-    let counted = site.clients.request(client.addresses.ip());
+    (task.account, task.gate, task.moved) = (account.as_deref(), gate, moved);
+    let counted = if moved.is_some() { Ok(None) } else { site.clients.request(client.addresses.ip()) };
     let certified = site.check_host(client, incoming);
     // On the heap, so that a stream on a native route, which may stay for hours, keeps no room for the other lane.
     let result = match route {
@@ -192,7 +234,7 @@ async fn exchange(
     let error = result.as_ref().err();
     site.prove(client, error);
     if let Some(account) = account {
-        account.close(error);
+        if progress.is_given() { account.hand_on() } else { account.close(error) }
     }
     let status = progress.status().unwrap_or_else(|| error.map_or(0, |error| status_of(error, &progress)));
     let kept = traced.as_ref().and_then(Traced::kept);

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc as Plain;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use penstock_trace::Trace;
 use tokio::time::timeout;
@@ -15,6 +15,7 @@ use super::grpc::Call;
 use super::in_flight::{awaited, in_flight};
 use super::inbound::check_size;
 use super::metered::Metered;
+use super::moved::Moved;
 use super::progress::{Progress, Stopped};
 use super::record::Record;
 use super::site::Site;
@@ -23,7 +24,7 @@ use crate::access::Gate;
 use crate::error::{Code, Error, Result};
 use crate::events::{Draining, Leave};
 use crate::hub::Wire;
-use crate::net::{Called, Fault, Life, Outgoing, Peer, Piece, Stop, Supply, Watch};
+use crate::net::{Called, Fault, Life, Outgoing, Peer, Piece, Stop, Supply, Watch, Wish};
 use crate::wire::{BodyFraming, Incoming};
 
 /// One request, and what it is answered with.
@@ -50,6 +51,8 @@ pub(super) struct Task<'a> {
     pub(super) record: &'a Record<'a>,
     /// Its trace, if requests have one.
     pub(super) traced: Option<&'a Traced>,
+    /// It is a stream that another process has begun.
+    pub(super) moved: Option<&'a Moved>,
 }
 
 /// The body of a request, as its head announces it.
@@ -106,6 +109,7 @@ impl<'a> Task<'a> {
             call: None,
             record,
             traced,
+            moved: None,
         }
     }
 
@@ -171,13 +175,21 @@ impl<'a> Task<'a> {
 
     /// As [`Task::check`], but a body of `events` in `outgoing` that is stopped ends, once, after the last whole event, and is
     /// sent to that end.
+    #[inline]
     pub(super) fn check_or_end(&self, events: bool, ended: &mut bool, outgoing: &mut Outgoing) -> Result<()> {
-        if events && self.progress.is_stopped() && !std::mem::replace(ended, true) {
+        if events && self.progress.is_asked() {
+            self.end_if_stopped(ended, outgoing);
+        }
+        if *ended { Ok(()) } else { self.check() }
+    }
+
+    #[cold]
+    fn end_if_stopped(&self, ended: &mut bool, outgoing: &mut Outgoing) {
+        if self.progress.is_stopped() && !std::mem::replace(ended, true) {
             // A client whose permission is withdrawn gets no more events.
             outgoing.end_early(self.progress.is_draining().then(|| self.farewell()));
             self.progress.close(true);
         }
-        if *ended { Ok(()) } else { self.check() }
     }
 
     /// A body on its tenant's account, if it has one.
@@ -190,7 +202,11 @@ impl<'a> Task<'a> {
     /// What the head says of the body, unless the request is refused for its head.
     pub(super) fn announced(&self) -> Result<Announced> {
         let Self { site, incoming, progress, client, .. } = self;
-        let (framing, expects_continue) = (incoming.body()?, incoming.expects_continue()?);
+        let (framing, expects_continue) = match self.moved {
+            // The process before has read all of it.
+            Some(_) => (BodyFraming::Empty, false),
+            None => (incoming.body()?, incoming.expects_continue()?),
+        };
         check_open(site)?;
         progress.close(site.parts_from(client) || !incoming.keeps_alive());
         Ok(Announced { framing, expects_continue, most: None })
@@ -251,6 +267,9 @@ pub(super) async fn beside(
         });
         let mut aside = Called::new(aside);
         poll_fn(|context| {
+            if progress.is_frozen() && ready!(progress.poll_given(context)) {
+                return Poll::Ready(Ok(()));
+            }
             if let Poll::Ready(error) = aside.poll(context) {
                 return Poll::Ready(Err(error));
             }
@@ -281,10 +300,16 @@ impl Interrupts {
         life: &Life,
         listen: Pin<&mut impl Future<Output = Error>>,
     ) -> Poll<Error> {
-        if !self.is_over && life.is_stopped(context) {
-            self.is_over = true;
-            progress.stop(Stopped::Draining);
-            self.overdue.start(Some(site.config.linger));
+        if !self.is_over {
+            match life.wish(context) {
+                Wish::GoOn => {}
+                Wish::Move => progress.ask_to_move(),
+                Wish::End => {
+                    self.is_over = true;
+                    progress.stop(Stopped::Draining);
+                    self.overdue.start(Some(site.config.linger));
+                }
+            }
         }
         if self.overdue.poll_expired(context).is_ready() {
             return Poll::Ready(Code::Draining.error("the client took its last bytes too slowly"));
@@ -327,6 +352,12 @@ pub(super) async fn send(
     let sent = poll_fn(|context| {
         drive(context);
         task.check_or_end(is_events, &mut ended, outgoing)?;
+        if task.progress.is_asked() && task.progress.moves() {
+            task.rest(context, outgoing);
+            if task.progress.is_frozen() {
+                return Poll::Pending;
+            }
+        }
         let sent = outgoing.poll_send(context, &task.client.connection);
         task.progress.sent(outgoing.take_written());
         sent.map_err(|error| {

@@ -1,5 +1,6 @@
 //! A body that is told of while it goes on: its bytes, its events, and how long they took to the kernel.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc as Plain;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
@@ -87,6 +88,10 @@ impl Source for Followed {
 
     fn trailers(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         self.supply.trailers()
+    }
+
+    fn at_rest(&self) -> Option<OwnedFd> {
+        self.supply.at_rest()
     }
 }
 

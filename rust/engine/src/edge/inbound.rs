@@ -301,6 +301,7 @@ impl<'a> Inbound<'a> {
                 return Err(gone("before the end of the response"));
             }
         }
+        self.connection.note_pipelined();
         // On the heap: few clients send the next request before they have the response.
         Box::pin(self.watch_pipelined()).await
     }

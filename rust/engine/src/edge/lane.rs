@@ -22,7 +22,7 @@ use crate::app::{
 };
 use crate::error::{Code, Error, Result};
 use crate::events::{EventBody, Leave};
-use crate::net::{Fault as SendFault, Filing, Life, Outgoing, Piece, Socket, Supply, Watch};
+use crate::net::{Fault as SendFault, Filing, Life, Outgoing, Piece, Socket, Supply, Watch, Wish};
 use crate::runtime::from_afar;
 use crate::stream::Stream;
 use crate::sys::descriptor::set_option;
@@ -66,7 +66,7 @@ pub(super) async fn answer(
         result => result,
     };
     if let (Err(error), Sending::Stream { leave, .. }) = (&result, &lane.sending) {
-        let go_on = |context: &mut Context<'_>| !life.is_stopped(context);
+        let go_on = |context: &mut Context<'_>| life.wish(context) != Wish::End;
         read_on(task, error, leave, None, &mut lane.outgoing, go_on).await;
     }
     lane.end(&result);

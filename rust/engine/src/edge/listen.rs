@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use super::answer::refused;
 use super::client::{Addresses, Client};
 use super::connection;
+use super::moved::Moved;
 use super::site::{Load, Site};
 use super::streams;
 use crate::app::TlsSession;
@@ -28,7 +29,8 @@ use crate::net::{Connection, DetachedSocket, Socket, Transport};
 use crate::runtime::Threads;
 use crate::sync::Arc;
 use crate::sys::descriptor::set_option;
-use crate::takeover::{self, Listed};
+use crate::takeover::streams::{Begin, StreamState};
+use crate::takeover::{self, Listed, Server};
 
 /// After a failure to accept that is not the client's, such as no free descriptor: long enough for one to become
 /// free, and not to spin meanwhile. Arbitrary.
@@ -146,10 +148,9 @@ impl Listener {
             threads.spawn(0, move || async move { site.keep_room().await });
         }
         let (site, all) = (Arc::clone(site), Arc::clone(threads));
-        let (adopting, adopted) = (Arc::clone(&site), Arc::clone(&all));
-        let adopt = move |connection| adopt(&adopting, &adopted, connection);
+        let server = Adopting { site: Arc::clone(&site), threads: Arc::clone(&all) };
         // Without a free descriptor it is not listed: a next process then says that it cannot listen there.
-        let listed = takeover::list(&self.0, adopt).ok();
+        let listed = takeover::list(&self.0, server).ok();
         threads.spawn(0, move || async move {
             tokio::select! {
                 biased;
@@ -179,22 +180,60 @@ enum Bound {
     Unix(UnixListener),
 }
 
-/// Serves a connection that another process has accepted.
-fn adopt(site: &Arc<Site>, threads: &Arc<Threads>, connection: Raw) {
+/// Serves what another process has accepted.
+struct Adopting {
+    site: Arc<Site>,
+    threads: Arc<Threads>,
+}
+
+impl Server for Adopting {
+    fn serve(&self, client: Raw) {
+        let addresses = addresses_of(&client);
+        let socket = DetachedSocket::from(OwnedFd::from(client));
+        let (site, all) = (Arc::clone(&self.site), Arc::clone(&self.threads));
+        self.threads.spawn(0, move || async move {
+            if let Ok(socket) = socket.attach() {
+                hand_out(&site, &all, socket, addresses);
+            }
+        });
+    }
+
+    fn ask_to_move(&self, most: usize) -> usize {
+        self.site.ask_to_move(most)
+    }
+
+    fn take_up(
+        &self,
+        client: Raw,
+        origin: OwnedFd,
+        state: StreamState,
+    ) -> std::result::Result<Begin, String> {
+        let (site, threads) = (Arc::clone(&self.site), Arc::clone(&self.threads));
+        if site.tls.is_some() {
+            return Err("clients speak TLS here".to_owned());
+        }
+        let moved = Box::new(Moved::new(&site, origin, &state)?);
+        let addresses = addresses_of(&client);
+        let counted = site.clients.connect(addresses.ip()).map_err(|error| error.to_string())?;
+        let network = addresses.ip().map(|address| site.clients.network(address));
+        let load = site.admit();
+        let socket = DetachedSocket::from(OwnedFd::from(client));
+        Ok(Box::new(move || {
+            threads.spawn(load.thread, move || async move {
+                let Ok(socket) = socket.attach() else { return };
+                let connection = Arc::new(Connection::new(Transport::Plain(socket)));
+                let client = Client::new(connection, addresses, network, None, counted);
+                connection::serve(Arc::new(load), client, Some(moved)).await;
+            });
+        }))
+    }
+}
+
+/// Both ends of a connection that another process has accepted.
+fn addresses_of(connection: &Raw) -> Addresses {
     let remote = connection.peer_addr().ok().and_then(|address| address.as_socket());
     let local = connection.local_addr().ok().and_then(|address| address.as_socket());
-    let addresses = Addresses::new(remote, local);
-    let socket = if local.is_some() {
-        DetachedSocket::Tcp(connection.into())
-    } else {
-        DetachedSocket::Unix(connection.into())
-    };
-    let (site, all) = (Arc::clone(site), Arc::clone(threads));
-    threads.spawn(0, move || async move {
-        if let Ok(socket) = socket.attach() {
-            hand_out(&site, &all, socket, addresses);
-        }
-    });
+    Addresses::new(remote, local)
 }
 
 impl Bound {
@@ -277,7 +316,7 @@ async fn serve(load: Arc<Load>, client: Client) {
     if client.speaks_http2() {
         Box::pin(streams::serve(load, client)).await;
     } else {
-        Box::pin(connection::serve(load, client)).await;
+        Box::pin(connection::serve(load, client, None)).await;
     }
 }
 

@@ -1,6 +1,7 @@
 //! A body on a tenant's account: counted as it is sent, no faster than the tenant's rate, and ended when the tenant's quota
 //! is used up.
 
+use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
@@ -92,6 +93,10 @@ impl Source for Metered {
 
     fn trailers(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         self.supply.trailers()
+    }
+
+    fn at_rest(&self) -> Option<OwnedFd> {
+        self.supply.at_rest().filter(|_| !self.waits)
     }
 }
 

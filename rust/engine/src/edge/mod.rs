@@ -41,6 +41,7 @@ mod listen;
 mod location;
 mod log;
 mod metered;
+mod moved;
 mod network;
 mod page_events;
 mod pages;

@@ -4,11 +4,13 @@
 use std::sync::Arc as Plain;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use penstock_trace::{Following, TraceId};
 use tokio::time::Instant;
 
+use super::moved::Moved;
 use super::network::OpenStream;
 use super::tally::{End, Tally};
 use crate::access::{Allotment, Decision, Entered, Refusal};
@@ -17,6 +19,7 @@ use crate::cache::CacheStatus;
 use crate::clock;
 use crate::error::{Code, Error, Result};
 use crate::sync::{Arc, Mutex, lock};
+use crate::takeover::streams::Fate;
 
 /// How far an exchange has come.
 #[derive(Debug)]
@@ -34,7 +37,8 @@ pub(super) struct Progress {
     head: AtomicU64,
     note: Mutex<Option<Note>>,
     left: AtomicBool,
-    stopped: AtomicU8,
+    /// What is asked of it: none, one or several of the bits below.
+    asked: AtomicU8,
     close: AtomicBool,
     torn: AtomicBool,
     visible: AtomicBool,
@@ -48,7 +52,20 @@ pub(super) struct Progress {
     pub(super) following: OnceLock<Plain<Following>>,
     /// The response is a stream of events, whose connection is looked at meanwhile.
     open: OnceLock<OpenStream>,
+    /// The head of the origin's response, if another process could go on with the exchange.
+    origin_head: OnceLock<Box<[u8]>>,
+    /// What becomes of it, if it was frozen.
+    fate: Mutex<Option<Arc<Fate>>>,
 }
+
+/// It is to end at once.
+const STOPPED: u8 = Stopped::Draining as u8 | Stopped::Revoked as u8;
+/// It goes to the next process when it is at rest.
+const MOVES: u8 = 4;
+/// It is neither read nor written.
+const FROZEN: u8 = 8;
+/// The next process has it.
+const GIVEN: u8 = 16;
 
 /// How a call of gRPC-Web is answered, whatever with.
 #[derive(Debug, Default)]
@@ -94,7 +111,7 @@ impl Progress {
             head: AtomicU64::new(0),
             note: Mutex::default(),
             left: AtomicBool::new(false),
-            stopped: AtomicU8::new(0),
+            asked: AtomicU8::new(0),
             close: AtomicBool::new(false),
             torn: AtomicBool::new(false),
             visible: AtomicBool::new(false),
@@ -105,7 +122,17 @@ impl Progress {
             cached: OnceLock::new(),
             following: OnceLock::new(),
             open: OnceLock::new(),
+            origin_head: OnceLock::new(),
+            fate: Mutex::default(),
         }
+    }
+
+    /// Another process has begun it, and its response.
+    pub(super) fn begin_moved(&mut self, moved: &Moved) {
+        let first_byte = u64::try_from(moved.first_byte.as_nanos()).unwrap_or(u64::MAX);
+        self.began = moved.began;
+        *self.first_byte.get_mut() = first_byte;
+        *self.status.get_mut() = moved.status;
     }
 
     /// It is a call of gRPC-Web, which is answered so.
@@ -188,6 +215,11 @@ impl Progress {
         self.head.store(bytes as u64, Ordering::Relaxed);
     }
 
+    /// The client has the head, and so many bytes after it, from another process.
+    pub(super) fn go_on_after(&self, sent: u64) {
+        self.written.store(self.head.load(Ordering::Relaxed) + sent, Ordering::Relaxed);
+    }
+
     /// So many bytes of interim responses go before it.
     pub(super) fn add_interim(&self, bytes: usize) {
         let interim = self.interim.load(Ordering::Relaxed) + bytes as u64;
@@ -248,19 +280,38 @@ impl Progress {
         self.left.store(true, Ordering::Relaxed);
     }
 
+    /// Whether anything is asked of it.
+    #[inline]
+    pub(super) fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed) != 0
+    }
+
+    fn has_any(&self, bits: u8) -> bool {
+        self.asked.load(Ordering::Relaxed) & bits != 0
+    }
+
+    fn set(&self, bits: u8) {
+        // One task does.
+        self.asked.store(self.asked.load(Ordering::Relaxed) | bits, Ordering::Relaxed);
+    }
+
+    fn unset(&self, bits: u8) {
+        self.asked.store(self.asked.load(Ordering::Relaxed) & !bits, Ordering::Relaxed);
+    }
+
     /// Whether it is to end at once.
     pub(super) fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed) != 0
+        self.has_any(STOPPED)
     }
 
     /// Whether it is to end because everything does.
     pub(super) fn is_draining(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed) == Stopped::Draining as u8
+        self.has_any(Stopped::Draining as u8)
     }
 
     /// Whether it may go on.
     pub(super) fn check_stopped(&self) -> Result<()> {
-        match self.stopped.load(Ordering::Relaxed) {
+        match self.asked.load(Ordering::Relaxed) & STOPPED {
             0 => Ok(()),
             why if why == Stopped::Revoked as u8 => Err(Stopped::Revoked.error()),
             _ => Err(Stopped::Draining.error()),
@@ -268,7 +319,61 @@ impl Progress {
     }
 
     pub(super) fn stop(&self, why: Stopped) {
-        self.stopped.store(why as u8, Ordering::Relaxed);
+        self.unset(STOPPED);
+        self.set(why as u8);
+    }
+
+    /// It is to go to the next process when it is at rest.
+    pub(super) fn ask_to_move(&self) {
+        self.set(MOVES);
+    }
+
+    /// Undoes [`Progress::ask_to_move`].
+    pub(super) fn stay(&self) {
+        self.unset(MOVES);
+    }
+
+    /// Whether it was asked to move.
+    pub(super) fn moves(&self) -> bool {
+        self.has_any(MOVES)
+    }
+
+    /// It is neither read nor written until its `fate` is decided.
+    pub(super) fn freeze(&self, fate: Arc<Fate>) {
+        *lock(&self.fate) = Some(fate);
+        self.set(FROZEN);
+    }
+
+    /// Whether it is neither read nor written.
+    #[inline]
+    pub(super) fn is_frozen(&self) -> bool {
+        self.has_any(FROZEN)
+    }
+
+    /// Ready when it is frozen no longer: whether the next process has it.
+    pub(super) fn poll_given(&self, context: &Context<'_>) -> Poll<bool> {
+        let fate = lock(&self.fate).clone();
+        let is_given = ready!(fate.map_or(Poll::Ready(false), |fate| fate.poll_given(context)));
+        self.unset(FROZEN);
+        if is_given {
+            self.set(GIVEN);
+        }
+        Poll::Ready(is_given)
+    }
+
+    /// Whether the next process has it.
+    pub(super) fn is_given(&self) -> bool {
+        self.has_any(GIVEN)
+    }
+
+    /// Keeps the head of the origin's response.
+    pub(super) fn keep_head(&self, head: Vec<u8>) {
+        let _ = self.origin_head.set(head.into());
+    }
+
+    /// The head of the origin's response, if it was kept.
+    pub(super) fn kept_head(&self) -> Option<&[u8]> {
+        self.origin_head.get().map(AsRef::as_ref)
     }
 
     /// Notes the decision that refuses the request, for its answer.

@@ -72,7 +72,8 @@ impl<'a> Record<'a> {
             || self.service.is_some()
             || site.app.is_none()
             || progress.status().is_none() && error.is_some();
-        if is_ours {
+        // The process that goes on with it writes its line.
+        if is_ours && !progress.is_given() {
             self.log(status, error, trace);
         }
     }

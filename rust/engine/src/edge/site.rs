@@ -316,6 +316,11 @@ impl Site {
         }
     }
 
+    /// Asks `most` more streams to move to the next process when they are at rest. How many were asked and are not frozen yet.
+    pub(super) fn ask_to_move(&self, most: usize) -> usize {
+        self.clock.ask_to_move(most)
+    }
+
     /// What tells the client of an event stream when to come back: a field `retry` (HTML, 9.2.6); empty if it is to decide.
     pub(super) fn retry(&self) -> String {
         match self.retry.load(Ordering::Relaxed) {

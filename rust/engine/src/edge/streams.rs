@@ -222,7 +222,7 @@ impl Connection {
         let serving = Serving(Arc::clone(&self.served));
         tokio::spawn(async move {
             let _serving = serving;
-            connection::serve(load, client).await;
+            connection::serve(load, client, None).await;
         });
         if self.requests >= self.limits.requests {
             self.drain();

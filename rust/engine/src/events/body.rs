@@ -4,6 +4,7 @@
 //! frames. It reads the clock once a wait, and has one timer, which is moved when it fires early.
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -258,6 +259,11 @@ impl Source for EventBody {
 
     fn trailers(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         self.supply.trailers()
+    }
+
+    fn at_rest(&self) -> Option<OwnedFd> {
+        let is_plain = matches!(self.state, State::Fresh { .. } | State::Flowing) && self.observer.is_none();
+        self.supply.at_rest().filter(|_| is_plain)
     }
 }
 

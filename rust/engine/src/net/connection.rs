@@ -7,7 +7,7 @@
 use std::io::{self, IoSlice, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -50,6 +50,8 @@ pub(crate) struct Connection {
     pub(crate) limit: Watch,
     /// See [`Connection::note_head`].
     head: AtomicUsize,
+    /// See [`Connection::note_pipelined`].
+    pipelined: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -99,6 +101,7 @@ impl Connection {
             idle_since: None,
             limit: Watch::default(),
             head: AtomicUsize::new(0),
+            pipelined: AtomicBool::new(false),
         }
     }
 
@@ -116,6 +119,17 @@ impl Connection {
             0 => usize::MAX,
             length => length,
         }
+    }
+
+    /// Something was read that follows the request which is being answered, now or earlier.
+    pub(crate) fn note_pipelined(&self) {
+        // Relaxed, here and below: of the one task that reads.
+        self.pipelined.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`Connection::note_pipelined`] was called.
+    pub(crate) fn has_pipelined(&self) -> bool {
+        self.pipelined.load(Ordering::Relaxed)
     }
 
     /// Whether it is a share of another connection, to which memory is lent.

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
+use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -48,6 +49,12 @@ pub(crate) trait Source: fmt::Debug + Send {
     /// The fields after the body, once it has ended.
     fn trailers(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         Vec::new()
+    }
+
+    /// Another descriptor of the connection that it comes over, if another process could go on with that and what has been sent:
+    /// nothing is here that was read, and no state but where it stands.
+    fn at_rest(&self) -> Option<OwnedFd> {
+        None
     }
 }
 
@@ -106,6 +113,11 @@ impl Supply {
             Self::Stream(stream) => stream.ending().map(|ending| ending.trailers).unwrap_or_default(),
             Self::Source(source) => source.trailers(),
         }
+    }
+
+    /// As [`Source::at_rest`].
+    pub(crate) fn at_rest(&self) -> Option<OwnedFd> {
+        if let Self::Source(source) = self { source.at_rest() } else { None }
     }
 
     /// As [`Source::client_left`].
@@ -229,6 +241,31 @@ impl Outgoing {
     /// The client comes back when this ends, as others do: see [`Life`].
     pub(crate) fn end_in_turn(&self) {
         self.buffer.end_in_turn();
+    }
+
+    /// Another process could go on with this, once it is at rest.
+    pub(crate) fn let_move(&self) {
+        self.buffer.let_move();
+    }
+
+    /// Another descriptor of the connection that the body comes over, if all that has come of it is with the kernel, and another
+    /// process could go on.
+    pub(crate) fn at_rest(&self) -> Option<OwnedFd> {
+        let is_still = self.buffer.is_empty() && self.kept.is_none() && self.failure.is_none() && self.begun;
+        let body = self.body.as_ref().filter(|body| is_still && body.extent == Extent::Whole)?;
+        body.supply.at_rest()
+    }
+
+    /// It has been frozen at rest.
+    pub(crate) fn note_rest(&self) {
+        self.buffer.note_rest();
+    }
+
+    /// Another process has sent what is here, and so many bytes of the body after it.
+    pub(crate) fn go_on_after(&mut self, payload: u64) {
+        self.buffer.clear();
+        self.begun = true;
+        self.payload = payload;
     }
 
     /// Undoes [`Outgoing::begin_life`].

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use rustix::net::SendFlags;
-use socket2::SockRef;
+use socket2::{Domain, SockRef};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -24,6 +24,14 @@ pub(crate) enum Socket {
 pub(crate) enum DetachedSocket {
     Tcp(std::net::TcpStream),
     Unix(std::os::unix::net::UnixStream),
+}
+
+impl From<OwnedFd> for DetachedSocket {
+    /// A connection of TCP or of a Unix socket, which does not block.
+    fn from(descriptor: OwnedFd) -> Self {
+        let is_unix = SockRef::from(&descriptor).domain().is_ok_and(|domain| domain == Domain::UNIX);
+        if is_unix { Self::Unix(descriptor.into()) } else { Self::Tcp(descriptor.into()) }
+    }
 }
 
 impl DetachedSocket {

@@ -25,7 +25,10 @@ pub(crate) struct Stall {
     line: AtomicUsize,
     /// What for; [`UNCUT`] if it is not.
     cut: AtomicU8,
-    stopped: AtomicBool,
+    /// What is asked of it: [`GO_ON`], [`MOVE`] or [`END`].
+    wish: AtomicU8,
+    /// Another process could go on with it, and it was not asked to move.
+    may_move: AtomicBool,
     /// Where it stands among all.
     place: AtomicUsize,
     /// Whether and when it ends because no more is begun: [`LAST`], [`AT_ONCE`] or [`IN_TURN`].
@@ -48,6 +51,24 @@ const LAST: u8 = 0;
 const AT_ONCE: u8 = 1;
 /// The client comes back, as others do: one after the other.
 const IN_TURN: u8 = 2;
+
+/// It goes on to its end.
+const GO_ON: u8 = 0;
+/// It goes to the next process when it is at rest.
+const MOVE: u8 = 1;
+/// It ends now.
+const END: u8 = 2;
+
+/// What is asked of an exchange from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// Nothing.
+    GoOn,
+    /// To go to the next process when it is at rest.
+    Move,
+    /// To end now.
+    End,
+}
 
 /// Where the answers go to the question what is being answered.
 pub(crate) type Question = UnboundedSender<InFlight>;
@@ -96,10 +117,14 @@ impl Life {
         self.stall.stop();
     }
 
-    /// Whether everything is to end; the task of `context` is woken when that changes.
-    pub(crate) fn is_stopped(&self, context: &Context<'_>) -> bool {
+    /// What is asked of it; the task of `context` is woken when that changes.
+    pub(crate) fn wish(&self, context: &Context<'_>) -> Wish {
         watch(&self.stall.owner, context);
-        self.stall.stopped.load(Ordering::Relaxed)
+        match self.stall.wish.load(Ordering::Relaxed) {
+            GO_ON => Wish::GoOn,
+            MOVE => Wish::Move,
+            _ => Wish::End,
+        }
     }
 }
 
@@ -251,6 +276,25 @@ impl StallClock {
         self.stop_those(IN_TURN, || chance() * f64::from(turns) <= 1.0);
     }
 
+    /// Asks `most` of the messages that another process could go on with to move. How many were asked, now or before, and have not
+    /// come to rest.
+    pub(crate) fn ask_to_move(&self, most: usize) -> usize {
+        let (waiting, asked) = {
+            let all = lock(&self.all);
+            let waiting = all.iter().filter(|stall| stall.wish.load(Ordering::Relaxed) == MOVE).count();
+            let may_move = |stall: &&Arc<Stall>| stall.may_move.load(Ordering::Relaxed);
+            (waiting, all.iter().filter(may_move).take(most).map(Arc::clone).collect::<Vec<_>>())
+        };
+        for stall in &asked {
+            stall.may_move.store(false, Ordering::Relaxed);
+            // What is to end does so.
+            if stall.wish.compare_exchange(GO_ON, MOVE, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                wake(&stall.owner);
+            }
+        }
+        waiting + asked.len()
+    }
+
     fn stop_those(&self, end: u8, is_chosen: impl Fn() -> bool) {
         let chosen: Vec<_> = {
             let all = lock(&self.all);
@@ -307,7 +351,8 @@ impl Stall {
             held: AtomicUsize::new(0),
             line: AtomicUsize::new(0),
             cut: AtomicU8::new(UNCUT),
-            stopped: AtomicBool::new(false),
+            wish: AtomicU8::new(GO_ON),
+            may_move: AtomicBool::new(false),
             place: AtomicUsize::new(0),
             end: AtomicU8::new(LAST),
             begun,
@@ -338,8 +383,19 @@ impl Stall {
     }
 
     fn stop(&self) {
-        self.stopped.store(true, Ordering::Relaxed);
+        self.wish.store(END, Ordering::Relaxed);
         wake(&self.owner);
+    }
+
+    /// Another process could go on with it.
+    pub(crate) fn let_move(&self) {
+        self.may_move.store(true, Ordering::Relaxed);
+    }
+
+    /// It is at rest, as it was asked to be.
+    pub(crate) fn note_rest(&self) {
+        // What is to end meanwhile does so, if it stays here.
+        let _ = self.wish.compare_exchange(MOVE, GO_ON, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// The client took something.
@@ -515,7 +571,7 @@ mod tests {
     fn what_ends_in_turn_ends_by_the_last_turn_and_what_does_not_stays() {
         let clock = StallClock::new();
         let stalls: Vec<_> = (0..200).map(|_| clock.enter(Instant::now())).collect();
-        let stopped = || stalls.iter().filter(|stall| stall.stopped.load(Ordering::Relaxed)).count();
+        let stopped = || stalls.iter().filter(|stall| stall.wish.load(Ordering::Relaxed) == END).count();
         clock.stop_in_turn(1);
         assert_eq!(stopped(), 0, "none of them ends in turn");
         for stall in &stalls[1..] {
@@ -527,7 +583,7 @@ mod tests {
         assert!((56..144).contains(&half), "{half}");
         clock.stop_in_turn(1);
         assert_eq!(stopped(), 199);
-        assert!(!stalls[0].stopped.load(Ordering::Relaxed));
+        assert_eq!(stalls[0].wish.load(Ordering::Relaxed), GO_ON);
     }
 
     #[test]
@@ -572,13 +628,13 @@ mod tests {
         let life = Life::new(&clock, Instant::now());
         let counts = [(); 2].map(|()| std::sync::Arc::new(Count(AtomicU64::new(0))));
         let [owner, writer] = counts.clone().map(Waker::from);
-        assert!(!life.is_stopped(&Context::from_waker(&owner)));
+        assert_eq!(life.wish(&Context::from_waker(&owner)), Wish::GoOn);
         life.share().1.wait(&Context::from_waker(&writer), &clock, HELD);
         let woken = || counts.each_ref().map(|count| count.0.load(Ordering::Relaxed));
         assert_eq!(clock.cut(Duration::ZERO, bytes(1)).for_memory, 1);
         assert_eq!(woken(), [0, 1]);
         clock.stop();
         assert_eq!(woken(), [1, 1]);
-        assert!(life.is_stopped(&Context::from_waker(&owner)));
+        assert_eq!(life.wish(&Context::from_waker(&owner)), Wish::End);
     }
 }

@@ -74,6 +74,20 @@ impl WriteBuffer {
         }
     }
 
+    /// Another process could go on with the message.
+    pub(crate) fn let_move(&self) {
+        if let Some((_, stall)) = &self.life {
+            stall.let_move();
+        }
+    }
+
+    /// The message is at rest, as it was asked to be.
+    pub(crate) fn note_rest(&self) {
+        if let Some((_, stall)) = &self.life {
+            stall.note_rest();
+        }
+    }
+
     /// Undoes [`WriteBuffer::begin_life`]. Everything is with the kernel.
     pub(crate) fn end_life(&mut self) {
         self.feed_on(0);

@@ -4,6 +4,7 @@
 //! the connection breaks. It is polled by hand, while the rest of an exchange is async: this is the path of each event and
 //! each read.
 
+use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -17,7 +18,7 @@ use super::place::Lease;
 use super::upload::{Progress, Upload};
 use crate::clock;
 use crate::error::{Code, Error, Result};
-use crate::net::{Read, Reader, Unrest};
+use crate::net::{Read, Reader, Socket, Unrest};
 use crate::pool::Slice;
 use crate::relay::is_event_stream;
 use crate::stream::reading::ReadSize;
@@ -65,12 +66,12 @@ pub(super) enum Came {
 impl Arriving {
     /// The body after a head that was read from the connection of `lease`; with the head, and the bytes after it in the
     /// same read, which go to [`Arriving::decode`] first.
-    pub(super) fn new(
-        answered: Answered,
+    pub(super) fn new<R>(
+        answered: Answered<R>,
         lease: Lease,
         upload: Upload,
         terms: &Terms<'_>,
-    ) -> (ResponseHead, Slice, Box<Self>) {
+    ) -> (ResponseHead, R, Box<Self>) {
         let Answered { head, rest, reader, body, keep, progress } = answered;
         let decoder = Decoder::new(body, terms.limits.body);
         let part = Part::of(&head.head, body);
@@ -188,6 +189,14 @@ impl Arriving {
             self.upload = None;
         }
         Ok(())
+    }
+
+    /// As [`Source::at_rest`](crate::net::Source::at_rest).
+    pub(super) fn at_rest(&self) -> Option<OwnedFd> {
+        let is_plain = !self.is_tunnel && self.upload.is_none() && self.part.is_none();
+        let connection = self.lease.connection();
+        let is_still = is_plain && self.decoder.is_at_boundary() && !connection.is_tls();
+        is_still.then(|| connection.with_socket(Socket::duplicate).ok())?
     }
 
     /// Whether all of it has been decoded.

@@ -4,6 +4,7 @@
 //! that breaks continues from another origin if that is safe (see [`Resume`]). [`Feeding`](super::feeding::Feeding) puts
 //! it into a stream, [`Relayed`](super::Relayed) has it polled by the client's connection.
 
+use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, ready};
 
 use super::arriving::{Arriving, Came};
@@ -81,6 +82,11 @@ impl Body {
     /// As [`Arriving::drive`].
     pub(super) fn drive(&mut self, context: &mut Context<'_>) -> Result<()> {
         self.arriving.drive(context)
+    }
+
+    /// As [`Source::at_rest`](crate::net::Source::at_rest): of one origin alone.
+    pub(super) fn at_rest(&self) -> Option<OwnedFd> {
+        if self.followed.is_some() { None } else { self.arriving.at_rest() }
     }
 
     /// Whether there is nothing more to read.

@@ -38,10 +38,10 @@ pub(super) struct Terms<'a> {
 
 /// A response after its head: the head, and the bytes after it in the same read.
 #[derive(Debug)]
-pub(super) struct Answered {
+pub(super) struct Answered<R = Slice> {
     pub(super) head: ResponseHead,
     /// The bytes in the same read as the end of the head.
-    pub(super) rest: Slice,
+    pub(super) rest: R,
     pub(super) reader: Reader,
     pub(super) body: BodyFraming,
     /// Whether the connection may serve again after it.

@@ -103,7 +103,7 @@ pub(crate) async fn begin(
         }
     });
     let (head, rest, body) = asked.await.map_err(|error| error.at(&origin))?;
-    Ok((head, Begun { body, rest, deadline }))
+    Ok((head, Begun { body, rest: Some(rest), deadline }))
 }
 
 /// The origin, or the upstream.

@@ -16,6 +16,7 @@
 //!     └─ feeding, relayed ─ body (of whichever origin) ─ arriving (of one connection) ─ upload, net
 //! ```
 
+mod adopted;
 mod arriving;
 mod attempt;
 mod body;
@@ -43,6 +44,7 @@ mod upload;
 mod upstream;
 
 pub use crate::net::http2::SessionLimits;
+pub(crate) use adopted::adopt;
 pub use endpoint::{Endpoint, Scheme};
 pub(crate) use fetch::begin;
 pub use fetch::fetch;

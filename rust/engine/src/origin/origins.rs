@@ -17,6 +17,7 @@ use crate::error::Result;
 use crate::pool::Pool;
 use crate::stream::ReadSizes;
 use crate::sync::{Arc, Mutex, lock};
+use crate::wire::{Head, parse_head};
 
 /// One per engine thread: its connections are registered with that thread's runtime, and [`super::fetch`] must run
 /// there. Stats and [`Origins::close`] may be called on any thread.
@@ -61,6 +62,14 @@ impl Origins {
     /// The log lines about the origins.
     pub fn notices(&self) -> &Plain<Notices> {
         &self.notices
+    }
+
+    /// Reads the head of a response that has come in another process.
+    ///
+    /// # Errors
+    /// What is wrong with it, by the limits here.
+    pub(crate) fn parse_head(&self, bytes: &[u8]) -> Result<Head> {
+        parse_head(bytes, &self.limits.head)
     }
 
     pub(super) fn place(&self, endpoint: &Endpoint) -> Arc<Place> {

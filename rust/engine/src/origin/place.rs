@@ -186,6 +186,14 @@ impl Place {
         Ok(Answer::Wait(Turn { place: Arc::clone(self), line, seat, granted, is_over: false }))
     }
 
+    /// The right to go on with `connection`, whose request another process has sent; however many are in use.
+    pub(super) fn adopt(self: &Arc<Self>, connection: Box<Connection>, is_proven: bool) -> Lease {
+        let purpose = Purpose { upload: false, is_proven };
+        let mut lease = self.lease(&mut lock(&self.state), Some(connection), purpose);
+        lease.note_use();
+        lease
+    }
+
     /// Whether there is a connection for one more request.
     fn has_room(&self, state: &State, Purpose { upload, is_proven }: Purpose, now: Instant) -> bool {
         let all = self.capacity(state);

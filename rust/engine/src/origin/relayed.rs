@@ -4,6 +4,7 @@
 //! A stream has a queue, two locks and two wakers between reader and sender. If both are one task these are of no
 //! use, and with a thousand streams their cache lines are the cost.
 
+use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, ready};
 
 use super::arriving::Came;
@@ -20,7 +21,8 @@ use crate::wire::BodyFraming;
 #[derive(Debug)]
 pub(crate) struct Begun {
     pub(super) body: Body,
-    pub(super) rest: Slice,
+    /// What came with the head.
+    pub(super) rest: Option<Slice>,
     pub(super) deadline: Option<Deadline>,
 }
 
@@ -39,7 +41,8 @@ impl Begun {
     pub(crate) fn relay(self, framing: &Framing, allowance: Allowance) -> Relayed {
         let Self { mut body, rest, deadline } = self;
         let mut cutter = Cutter::new(framing);
-        let decoded = body.decode(rest, &mut |piece| push(&mut cutter, &allowance, piece));
+        let decoded =
+            rest.map_or(Ok(()), |rest| body.decode(rest, &mut |piece| push(&mut cutter, &allowance, piece)));
         let state = match decoded {
             Ok(()) => State::Coming(body),
             Err(error) => State::Failed(body.fail(error)),
@@ -121,6 +124,11 @@ impl Source for Relayed {
         if let Err(error) = result {
             self.fail(error);
         }
+    }
+
+    fn at_rest(&self) -> Option<OwnedFd> {
+        let State::Coming(body) = &self.state else { return None };
+        (self.cutter.pending() == 0).then(|| body.at_rest())?
     }
 
     fn trailers(&self) -> Vec<(Vec<u8>, Vec<u8>)> {

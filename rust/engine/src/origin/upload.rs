@@ -78,6 +78,11 @@ impl Upload {
         upload
     }
 
+    /// One of which all was sent by another process.
+    pub(super) fn complete() -> Self {
+        Self { state: State::Complete, limit: None, tunnel: None, switched: false }
+    }
+
     /// The message that is being sent, or a new one.
     fn run(&mut self) -> &mut Outgoing {
         let message = match std::mem::replace(&mut self.state, State::Complete) {

@@ -94,6 +94,15 @@ impl Decoder {
         }
     }
 
+    /// Whether a new decoder would go on as this one: nothing of a chunk has come, and no length counts.
+    pub fn is_at_boundary(&self) -> bool {
+        match &self.state {
+            State::Chunked(chunked) => chunked.is_between_chunks(),
+            State::UntilClose => true,
+            State::Length { .. } | State::Failed(_) => false,
+        }
+    }
+
     /// Bytes that are still to come, if they are known in advance: for [`BodyFraming::Length`] and
     /// [`BodyFraming::Empty`].
     pub fn remaining(&self) -> Option<u64> {

@@ -7,6 +7,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::section::{self, Field, Scanner};
+use super::text::write_field;
 use super::text::{is_text, quoted};
 use penstock_error::{Code, Error, Result};
 
@@ -110,6 +111,18 @@ impl Head {
             })
             .collect();
         Self { status, minor_version: 1, reason: 0..reason.len(), fields, bytes: bytes.into() }
+    }
+
+    /// The head as it could have been sent, with its empty line.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.bytes.len() + 64);
+        write_status_line(&mut bytes, self.status, self.reason());
+        bytes[VERSION.len()] = b'0' + self.minor_version;
+        for (name, value) in self.headers() {
+            write_field(&mut bytes, name, value);
+        }
+        bytes.extend_from_slice(b"\r\n");
+        bytes
     }
 
     /// The reason phrase, often empty. It may have obs-text, whose character set is not known.

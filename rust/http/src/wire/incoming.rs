@@ -132,6 +132,11 @@ pub struct Incoming {
 }
 
 impl Incoming {
+    /// As it was sent, with its empty line.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// A token.
     pub fn method(&self) -> &str {
         &self.method

@@ -22,6 +22,7 @@ use crate::edge::grpc::Call;
 use crate::edge::grpc_web::{Web, preflight};
 use crate::edge::head::{Persistence, encode, is_events};
 use crate::edge::inbound::Inbound;
+use crate::edge::moved::Moved;
 use crate::edge::route::Route;
 use crate::edge::site::Site;
 use crate::error::{Code, Error, Result};
@@ -100,7 +101,8 @@ pub(super) async fn answer_by_relay(
     // On the heap: without its 300 bytes the future of an exchange has no more than the allocator keeps at hand for a thread.
     let mut outgoing = Box::new(Outgoing::new(task.site.config.write_timeout, Code::Internal));
     let mut is_hit = false;
-    if is_let_in && announced.framing == BodyFraming::Empty && !task.is_tunnel {
+    let may_hit = is_let_in && !task.is_tunnel && task.moved.is_none();
+    if may_hit && announced.framing == BodyFraming::Empty {
         let begin = |context: &mut Context<'_>| begin_hit(context, task, relay, &mut outgoing);
         is_hit = at_once(begin).await?;
         // Most hits are sent at once: meanwhile the task need not listen to the client, nor for the end of the site.
@@ -239,7 +241,11 @@ enum Begun {
 /// # Cancellation
 /// The origin's connection is closed.
 async fn begin(task: &Task<'_>, relay: &Relay, body: RequestBody, outgoing: &mut Outgoing) -> Result<Begun> {
-    let Some(caching) = relay.spec().caching.as_ref().filter(|_| !task.is_tunnel && task.call.is_none())
+    let Some(caching) = relay
+        .spec()
+        .caching
+        .as_ref()
+        .filter(|_| !task.is_tunnel && task.call.is_none() && task.moved.is_none())
     else {
         return begin_body(task, relay, body, outgoing).await;
     };
@@ -289,7 +295,10 @@ async fn begin_body(
     let interim = Mutex::new(Vec::new());
     let pass = |head| lock(&interim).push(head);
     let origins = Arc::clone(&supplies.origins[task.thread]);
-    let (head, body) = {
+    let (head, body) = if let Some((head, socket)) = task.moved.and_then(Moved::take_origin) {
+        let request = task.request(relay, RequestBody::None)?;
+        origin::adopt(&origins, &request, head, socket, task.progress.elapsed())?
+    } else {
         let mut begun = pin!(origin::begin(origins, Box::new(task.request(relay, body)?), &pass));
         poll_fn(|context| {
             let begun = begun.as_mut().poll(context);
@@ -306,6 +315,13 @@ async fn begin_body(
     // The trailers follow as bytes of the body.
     let framing = if web.is_some() { BodyFraming::Chunked } else { body.framing() };
     let (framing, is_events) = task.begin(relay, &head, framing, outgoing);
+    if let Some(moved) = task.moved {
+        task.progress.go_on_after(moved.sent);
+        outgoing.go_on_after(moved.payload);
+    }
+    if is_events {
+        task.let_move(&head.head, outgoing);
+    }
     let is_cut =
         is_events | inspector.as_ref().is_some_and(|inspector| begin_inspection(inspector, &head.head));
     outgoing.feed_on(body.line());
@@ -447,7 +463,9 @@ impl Task<'_> {
     fn prime(&self, context: &mut Context<'_>, outgoing: &mut Outgoing) -> Result<()> {
         outgoing.prime(context).inspect_err(|_| {
             // The client has not seen the head, and can still be told what went wrong.
-            self.progress.begin(0);
+            if !outgoing.has_begun() {
+                self.progress.begin(0);
+            }
         })
     }
 

@@ -47,6 +47,11 @@ impl Lease {
         true
     }
 
+    /// Uses the connection that is there, whatever it has brought.
+    pub(super) fn note_use(&mut self) {
+        self.busy = true;
+    }
+
     /// Uses a connection that was opened for it.
     pub(in crate::origin) fn put(&mut self, connection: Box<Connection>) {
         self.connection = Some(connection);

@@ -1,10 +1,12 @@
-//! How a process takes over from the one before it: the sockets that listen, which of the two accepts, and the connections of
-//! clients that wait for nothing.
+//! How a process takes over from the one before it: the sockets that listen, which of the two accepts, the connections of
+//! clients that wait for nothing, and the streams of events.
 //!
 //! Both have the same open sockets, so that the kernel's queue of connections is never closed. Only one accepts: the new
 //! process begins held and lets clients in when it is told to; the old one is held from before it tells. Then the old one gives
 //! away each connection on which no request is under way, instead of closing it. What has come on it and was not read is still
 //! in the kernel. One of the two reads from it, because it has left the old one's runtime before it is given away.
+
+pub mod streams;
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,6 +20,7 @@ use socket2::{SockAddr, Socket};
 use tokio::sync::watch;
 
 use crate::sync::{Arc, Mutex, lock};
+use streams::{Begin, StreamState};
 
 /// Whether the listeners of this process accept.
 static ACCEPTS: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(true));
@@ -35,10 +38,25 @@ static GIVES_AWAY: AtomicBool = AtomicBool::new(false);
 static LEFT: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
 static HAS_LEFT: Condvar = Condvar::new();
 
+/// What serves the connections of a listener.
+pub(crate) trait Server: Send + Sync {
+    /// Serves a connection that another process has accepted.
+    fn serve(&self, client: Socket);
+
+    /// Asks `most` more streams to move when they are at rest. How many were asked and are not frozen yet.
+    fn ask_to_move(&self, most: usize) -> usize;
+
+    /// Takes up a stream that another process gives away. What is returned begins to read and write it.
+    ///
+    /// # Errors
+    /// Why it cannot go on here.
+    fn take_up(&self, client: Socket, origin: OwnedFd, state: StreamState) -> Result<Begin, String>;
+}
+
 /// A socket that is listened to, and what serves the connections that are accepted from it.
 struct Listener {
     socket: Socket,
-    serve: Box<dyn Fn(Socket) + Send + Sync>,
+    server: Box<dyn Server>,
 }
 
 /// Keeps a listener on the list of what a next process is given.
@@ -50,9 +68,9 @@ impl Drop for Listed {
     }
 }
 
-/// Lists `socket`, under a descriptor of its own. `serve` serves a connection that another process has accepted from it.
-pub(crate) fn list(socket: &Socket, serve: impl Fn(Socket) + Send + Sync + 'static) -> io::Result<Listed> {
-    let listed = Arc::new(Listener { socket: socket.try_clone()?, serve: Box::new(serve) });
+/// Lists `socket`, under a descriptor of its own. `server` serves what another process has accepted from it.
+pub(crate) fn list(socket: &Socket, server: impl Server + 'static) -> io::Result<Listed> {
+    let listed = Arc::new(Listener { socket: socket.try_clone()?, server: Box::new(server) });
     lock(&LISTED).push(Arc::clone(&listed));
     Ok(Listed(listed))
 }
@@ -61,12 +79,22 @@ pub(crate) fn list(socket: &Socket, serve: impl Fn(Socket) + Send + Sync + 'stat
 /// connected to.
 pub fn adopt(connection: OwnedFd) -> bool {
     let connection = Socket::from(connection);
-    let Ok(local) = connection.local_addr() else { return false };
-    let listener = lock(&LISTED).iter().find(|listener| listener.takes(&local)).map(Arc::clone);
-    listener.is_some_and(|listener| {
-        (listener.serve)(connection);
+    listener_of(&connection).is_some_and(|listener| {
+        listener.server.serve(connection);
         true
     })
+}
+
+/// What listens where the client of `connection` has connected to.
+fn listener_of(connection: &Socket) -> Option<Arc<Listener>> {
+    let local = connection.local_addr().ok()?;
+    lock(&LISTED).iter().find(|listener| listener.takes(&local)).map(Arc::clone)
+}
+
+/// Asks `most` streams of each listener to move. How many were asked and are not frozen yet.
+fn ask_to_move(most: usize) -> usize {
+    let listeners = lock(&LISTED).clone();
+    listeners.iter().map(|listener| listener.server.ask_to_move(most)).sum()
 }
 
 impl Listener {
@@ -217,8 +245,22 @@ mod tests {
         assert!(claim_listener(&format!("unix:{}", path.display())).is_some());
     }
 
+    struct None;
+
+    impl Server for None {
+        fn serve(&self, _: Socket) {}
+
+        fn ask_to_move(&self, _: usize) -> usize {
+            0
+        }
+
+        fn take_up(&self, _: Socket, _: OwnedFd, _: StreamState) -> Result<Begin, String> {
+            Err("none".to_owned())
+        }
+    }
+
     fn listener(socket: impl Into<OwnedFd>) -> Listener {
-        Listener { socket: socket.into().into(), serve: Box::new(drop) }
+        Listener { socket: socket.into().into(), server: Box::new(None) }
     }
 
     #[test]

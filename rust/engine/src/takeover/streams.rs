@@ -1,0 +1,171 @@
+//! Streams of events that move from one process to the next between two events: frozen by the one before, taken up by the next
+//! one, and then given away.
+//!
+//! The one before neither reads nor writes a frozen stream until it hears that the next one has not got it. The next one
+//! begins to read and write when it is told to, or when the one before has died. So there are never two that write, and what
+//! either has when the other dies goes on.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Condvar, LazyLock, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use socket2::Socket;
+
+use super::listener_of;
+use crate::sync::{Arc, Mutex, lock};
+
+/// What the next process has to know of a stream. The rest follows from its configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamState {
+    /// The head of the client's request, as it was sent.
+    pub request: Vec<u8>,
+    /// The head of the origin's response.
+    pub response: Vec<u8>,
+    /// Bytes that the client was sent after the head of its response, with their framing.
+    pub sent: u64,
+    /// Bytes of the body among them.
+    pub payload: u64,
+    /// How long ago the request came.
+    pub elapsed: Duration,
+    /// How long after that the head of the response was sent.
+    pub first_byte: Duration,
+}
+
+/// A stream that this process neither reads nor writes. Dropped, it goes on here.
+#[derive(Debug)]
+pub struct FrozenStream {
+    /// The connection of the client.
+    pub client: OwnedFd,
+    /// The connection of the origin.
+    pub origin: OwnedFd,
+    /// What else there is of it.
+    pub state: StreamState,
+    fate: Arc<Fate>,
+}
+
+impl FrozenStream {
+    /// It is the next process's: this one forgets it.
+    pub fn give(self) {
+        self.fate.decide(GIVEN);
+    }
+}
+
+impl Drop for FrozenStream {
+    fn drop(&mut self) {
+        self.fate.decide(KEPT);
+    }
+}
+
+const OPEN: u8 = 0;
+const GIVEN: u8 = 1;
+const KEPT: u8 = 2;
+
+/// What becomes of a frozen stream.
+#[derive(Debug)]
+pub(crate) struct Fate {
+    decided: AtomicU8,
+    task: Mutex<Waker>,
+}
+
+impl Fate {
+    /// Decides, the first time.
+    fn decide(&self, fate: u8) {
+        // Relaxed: what comes first of this and `poll_given` under the lock of the waker is seen by the other.
+        if self.decided.compare_exchange(OPEN, fate, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            lock(&self.task).wake_by_ref();
+        }
+    }
+
+    /// Ready when it is decided: whether the next process has it.
+    pub(crate) fn poll_given(&self, context: &Context<'_>) -> Poll<bool> {
+        lock(&self.task).clone_from(context.waker());
+        match self.decided.load(Ordering::Relaxed) {
+            OPEN => Poll::Pending,
+            fate => Poll::Ready(fate == GIVEN),
+        }
+    }
+}
+
+/// Streams that are frozen and that nothing has asked for yet; `None` while streams do not move.
+static FROZEN: Mutex<Option<VecDeque<FrozenStream>>> = Mutex::new(None);
+static HAS_FROZEN: Condvar = Condvar::new();
+
+/// What begins with the streams that were taken up, by their numbers.
+static TAKEN_UP: LazyLock<Mutex<HashMap<u64, Begin>>> = LazyLock::new(Mutex::default);
+
+/// Begins to read and write a stream that was taken up.
+pub(crate) type Begin = Box<dyn FnOnce() + Send>;
+
+/// Freezes a stream for the task of `context`. `None` if streams do not move: it goes on.
+pub(crate) fn freeze(
+    context: &Context<'_>,
+    client: OwnedFd,
+    origin: OwnedFd,
+    state: StreamState,
+) -> Option<Arc<Fate>> {
+    let mut frozen = lock(&FROZEN);
+    let frozen = frozen.as_mut()?;
+    let fate = Arc::new(Fate { decided: AtomicU8::new(OPEN), task: Mutex::new(context.waker().clone()) });
+    frozen.push_back(FrozenStream { client, origin, state, fate: Arc::clone(&fate) });
+    HAS_FROZEN.notify_one();
+    Some(fate)
+}
+
+/// Has streams move from now on.
+pub fn begin_moving() {
+    lock(&FROZEN).get_or_insert_default();
+}
+
+/// No more streams move. What is frozen and was not asked for goes on here.
+pub fn end_moving() {
+    let left = lock(&FROZEN).take();
+    drop(left);
+}
+
+/// Up to `most` streams to give away: freezes so many, and waits `within` for one. `None` if all have moved that may.
+pub fn frozen(most: usize, within: Duration) -> Option<Vec<FrozenStream>> {
+    let is_empty = |frozen: &mut Option<VecDeque<_>>| frozen.as_ref().is_some_and(VecDeque::is_empty);
+    let is_any_asked = !is_empty(&mut lock(&FROZEN)) || super::ask_to_move(most) > 0;
+    let waited = HAS_FROZEN.wait_timeout_while(
+        lock(&FROZEN),
+        if is_any_asked { within } else { Duration::ZERO },
+        is_empty,
+    );
+    let (mut frozen, _) = waited.unwrap_or_else(PoisonError::into_inner);
+    let frozen = frozen.as_mut()?;
+    let count = frozen.len().min(most);
+    (count > 0 || is_any_asked).then(|| frozen.drain(..count).collect())
+}
+
+/// Takes up a stream of the process before, which is read and written from [`begin`] on.
+///
+/// # Errors
+/// Why it cannot go on here.
+pub fn take_up(number: u64, client: OwnedFd, origin: OwnedFd, state: StreamState) -> Result<(), String> {
+    let client = Socket::from(client);
+    let listener = listener_of(&client).ok_or("nothing listens where its client has connected to")?;
+    let begin = listener.server.take_up(client, origin, state)?;
+    lock(&TAKEN_UP).insert(number, begin);
+    Ok(())
+}
+
+/// The process before has given away the streams of these numbers.
+pub fn begin(numbers: impl IntoIterator<Item = u64>) {
+    for number in numbers {
+        let begin = lock(&TAKEN_UP).remove(&number);
+        if let Some(begin) = begin {
+            begin();
+        }
+    }
+}
+
+/// The process before has died, or ended: all that was taken up goes on here.
+pub fn begin_all() {
+    let all = std::mem::take(&mut *lock(&TAKEN_UP));
+    for begin in all.into_values() {
+        begin();
+    }
+}
