@@ -38,6 +38,7 @@ KNOWN: dict[str, messages.Message] = {
     "have": messages.Have(7),
     "refuse": messages.Refuse(7, "no route relays its request"),
     "go": messages.Go((7, 8)),
+    "begun": messages.Begun((7, 8)),
     "clients": messages.Clients(2),
     "abort": messages.Abort("it was not ready within 120 s"),
 }
@@ -71,8 +72,10 @@ _WRONG: list[tuple[bytes, str]] = [
     (b'{"message":"go","numbers":[1,"2"]}', "numbers"),
     (b'{"message":"go","numbers":[1.0]}', "numbers"),
     (
-        b'{"message":"stream","number":1,"request":"","response":"","sent":0,"payload":0,'
-        b'"elapsed":NaN,"first_byte":0.0}',
+        (
+            b'{"message":"stream","number":1,"request":"","response":"","sent":0,"payload":0,'
+            b'"elapsed":NaN,"first_byte":0.0}'
+        ),
         "not finite",
     ),
     (b" " * 70_000, "more than 65536 bytes"),
@@ -104,10 +107,12 @@ json_values: st.SearchStrategy[Any] = st.recursive(
         st.tuples(
             st.sampled_from([json.loads(messages.dump(each)) for each in KNOWN.values()]),
             st.dictionaries(
-                st.sampled_from([
-                    *("protocols", "version", "places", "inherited", "more", "reason", "x"),
-                    *("number", "numbers", "request", "elapsed", "sent"),
-                ]),
+                st.sampled_from(
+                    [
+                        *("protocols", "version", "places", "inherited", "more", "reason", "x"),
+                        *("number", "numbers", "request", "elapsed", "sent"),
+                    ]
+                ),
                 json_values,
             ),
         ).map(lambda pair: json.dumps({**pair[0], **pair[1]}).encode()),

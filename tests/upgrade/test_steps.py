@@ -4,7 +4,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from penstock.testing import ScriptedOrigin
 from support.client import RawClient
 from support.command import LISTENING, Running, serve
+from support.feeds import Feed, begin
 from support.origins import Recorder
 from support.upgrading import FAILED, ask, gone
 from support.waiting import in_time
@@ -47,11 +48,18 @@ _BEGINS = re.compile(r"process (\d+) begins")
 
 
 @asynccontextmanager
-async def upgraded_until(step: str, origin: ScriptedOrigin) -> AsyncIterator[tuple[Running, int]]:
-    """A process whose upgrade has come to `step`, and the number of the next one."""
+async def upgraded_until(
+    step: str, origin: ScriptedOrigin, prepare: Callable[[int], Awaitable[object]] | None = None
+) -> AsyncIterator[tuple[Running, int]]:
+    """A process whose upgrade has come to `step`, and the number of the next one.
+
+    `prepare` is called with its port before the upgrade.
+    """
     command = (sys.executable, "-c", _SCRIPT)
     environment = {**os.environ, "STEP": step}
     async with serve("--origin", origin.url, command=command, environment=environment) as running:
+        if prepare is not None:
+            await prepare(running.port)
         os.kill(running.process.pid, signal.SIGUSR2)
         number = int((await running.wait_for(_BEGINS))[1])
         try:
@@ -103,3 +111,70 @@ async def test_the_process_before_dies(step: str) -> None:
             # It has died with its sockets: the next one has a socket of its own, and port 0 is another one then.
             port = int(found[1].rpartition(":")[2])
         assert await ask(port) == b"ok"
+
+
+class Streaming:
+    """A stream that is under way when an upgrade begins. What answers a POST is not ended before its time."""
+
+    def __init__(self) -> None:
+        self.feed = Feed()
+        self._client: RawClient | None = None
+
+    async def begin(self, port: int) -> None:
+        self._client = await begin(port, self.feed, "POST")
+
+    @property
+    def client(self) -> RawClient:
+        assert self._client is not None
+        return self._client
+
+    async def goes_on(self) -> None:
+        """The client is sent what the origin sends, to its end."""
+        await self.feed.put(0, b"data: 2\n\n")
+        assert await in_time(self.client.chunk()) == b"data: 2\n\n"
+        await self.feed.end(0)
+        assert await in_time(self.client.chunk()) == b""
+        self.client.abort()
+
+
+@pytest.mark.parametrize("step", ["at stream", "before have"])
+async def test_a_stream_goes_on_when_the_next_process_dies(step: str) -> None:
+    streaming = Streaming()
+    async with (
+        ScriptedOrigin(streaming.feed) as origin,
+        upgraded_until(f"next {step}", origin, streaming.begin) as (running, _),
+    ):
+        await running.wait_for(FAILED)
+        await streaming.goes_on()
+        (await begin(running.port, streaming.feed)).abort()
+
+
+@pytest.mark.parametrize("step", ["at go", "before begun", "after begun"])
+async def test_a_stream_is_lost_with_the_next_process_that_had_it(step: str) -> None:
+    streaming = Streaming()
+    async with (
+        ScriptedOrigin(streaming.feed) as origin,
+        upgraded_until(f"next {step}", origin, streaming.begin) as (running, number),
+    ):
+        await gone(number)
+        assert await in_time(streaming.client.rest()) == b"", "the connection has ended"
+        streaming.client.abort()
+        if step == "after begun":
+            # It may have died after it was the one that serves.
+            return
+        await running.wait_for(FAILED)
+        (await begin(running.port, streaming.feed)).abort()
+
+
+@pytest.mark.parametrize(
+    "step", ["after stream", "at have", "before go", "after go", "at begun", "before done", "after done"]
+)
+async def test_a_stream_goes_on_when_the_process_before_dies(step: str) -> None:
+    streaming = Streaming()
+    async with (
+        ScriptedOrigin(streaming.feed) as origin,
+        upgraded_until(f"before {step}", origin, streaming.begin) as (running, _),
+    ):
+        await gone(running.process.pid)
+        await streaming.goes_on()
+        (await begin(running.port, streaming.feed)).abort()

@@ -1,61 +1,23 @@
-"""Event streams move to the next process between two events, with the connections of their clients and of their origins."""
+"""Event streams move to the next process between two events, with their clients' and origins' connections."""
 
 import asyncio
 import itertools
 import os
 import re
 import signal
+from pathlib import Path
 
 import pytest
 
 from penstock.testing import Peer, ScriptedOrigin
-from support.client import RawClient, answer
+from support.client import RawClient
+from support.command import LISTENING
+from support.feeds import HEADS, Feed, begin
 from support.origins import chunk
 from support.upgrading import Line, serving
-from support.waiting import in_time
+from support.waiting import in_time, until
 
 MOVED = re.compile(r"(\d+) event streams have moved, and (\d+) could not")
-HEADS = {
-    "chunked": b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
-    "to the end": b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n",
-}
-
-
-class Feed:
-    """An origin whose streams each give what they are told to, and that counts its requests."""
-
-    def __init__(self, framing: str = "chunked") -> None:
-        self.framing = framing
-        self.peers: list[Peer] = []
-        self.ends: list[asyncio.Event] = []
-
-    async def __call__(self, peer: Peer) -> None:
-        await peer.request()
-        end = asyncio.Event()
-        await peer.send(HEADS[self.framing])
-        self.peers.append(peer)
-        self.ends.append(end)
-        await end.wait()
-
-    async def put(self, at: int, data: bytes) -> None:
-        await self.peers[at].send(chunk(data) if self.framing == "chunked" else data)
-
-    async def end(self, at: int) -> None:
-        if self.framing == "chunked":
-            await self.peers[at].send(b"0\r\n\r\n")
-        self.ends[at].set()
-
-
-async def begin(line: Line, feed: Feed, method: str = "GET", *fields: str) -> RawClient:
-    """A client that has had the first event of the newest stream of `feed`."""
-    client = await line.connect()
-    body = b"{}" if method == "POST" else b""
-    await client.get("/live", f"Content-Length: {len(body)}", *fields, method=method)
-    await client.send(body)
-    assert (await in_time(client.head())).status == 200
-    await feed.put(-1, b"data: 1\n\n")
-    assert await in_time(client.chunk()) == b"data: 1\n\n"
-    return client
 
 
 async def upgrade(line: Line) -> tuple[int, int]:
@@ -71,7 +33,7 @@ async def upgrade(line: Line) -> tuple[int, int]:
 async def test_a_stream_goes_on_in_the_next_process(framing: str, method: str) -> None:
     feed = Feed(framing)
     async with ScriptedOrigin(feed) as origin, serving("--origin", origin.url) as line:
-        client = await begin(line, feed, method)
+        client = await begin(line.port, feed, method)
         for number in itertools.count(2):
             before = line.newest
             assert await upgrade(line) == (1, 0)
@@ -89,3 +51,166 @@ async def test_a_stream_goes_on_in_the_next_process(framing: str, method: str) -
             assert (await in_time(client.head())).status == 200
         client.abort()
         assert len(feed.peers) == (2 if framing == "chunked" else 1)
+
+
+async def test_each_event_comes_once_and_in_order_while_processes_follow_each_other() -> None:
+    over = asyncio.Event()
+    streams, last = 20, 100_000
+
+    async def count(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(HEADS["chunked"])
+        for number in range(last):
+            await peer.send(chunk(b"id: %d\ndata: %d\n\n" % (number, number)))
+            await asyncio.sleep(0.005)
+            if over.is_set():
+                await peer.send(b"0\r\n\r\n")
+                return
+
+    async def follow(line: Line) -> int:
+        client = await line.connect()
+        await client.get("/live")
+        assert (await in_time(client.head())).status == 200
+        found = b""
+        while piece := await in_time(client.chunk()):
+            found += piece
+        client.abort()
+        numbers = [int(number) for number in re.findall(rb"id: (\d+)\ndata: \1\n\n", found)]
+        assert b"".join(b"id: %d\ndata: %d\n\n" % (each, each) for each in numbers) == found
+        assert numbers == list(range(len(numbers)))
+        return len(numbers)
+
+    async with ScriptedOrigin(count) as origin, serving("--origin", origin.url) as line:
+        clients = [asyncio.create_task(follow(line)) for _ in range(streams)]
+        for _ in range(4):
+            before = line.newest
+            assert await upgrade(line) == (streams, 0)
+            await line.ended(before)
+        over.set()
+        assert min(await in_time(asyncio.gather(*clients))) > 0
+        assert len(origin.requests) == streams
+
+
+async def test_a_stream_moves_when_it_comes_to_rest() -> None:
+    """Half an event is with this process, and half a chunk: the next one could not know."""
+    feed = Feed()
+    async with ScriptedOrigin(feed) as origin, serving("--origin", origin.url) as line:
+        client = await begin(line.port, feed)
+        await feed.peers[0].send(b"f\r\ndata: 2\ndata")
+        resting = await begin(line.port, feed)
+        os.kill(line.newest, signal.SIGUSR2)
+        await line.first.wait_for(LISTENING)
+        await feed.peers[0].send(b": 3\r\n2\r\n\n\n\r\n")
+        assert (await line.first.wait_for(MOVED))[1] == "2"
+        await line.upgraded()
+        await line.ended(line.processes[0])
+        await feed.put(0, b"data: 4\n\n")
+        found = b""
+        while len(found) < len(b"data: 2\ndata: 3\n\ndata: 4\n\n"):
+            found += await in_time(client.chunk())
+        assert found == b"data: 2\ndata: 3\n\ndata: 4\n\n"
+        client.abort()
+        resting.abort()
+
+
+async def test_a_stream_that_does_not_come_to_rest_ends_where_it_began() -> None:
+    feed = Feed()
+    async with ScriptedOrigin(feed) as origin, serving("--origin", origin.url) as line:
+        client = await begin(line.port, feed, "POST")
+        await feed.put(0, b"data: 2\n")
+        first = line.newest
+        await line.upgrade()
+        assert "have moved" not in line.first.log()
+        await feed.put(0, b"data: 3\n\n")
+        assert await in_time(client.chunk()) == b"data: 2\ndata: 3\n\n"
+        await feed.end(0)
+        assert await in_time(client.chunk()) == b""
+        client.abort()
+        await line.ended(first)
+
+
+async def test_a_client_that_has_sent_its_next_request_already_stays() -> None:
+    feed = Feed()
+    async with ScriptedOrigin(feed) as origin, serving("--origin", origin.url) as line:
+        client = await begin(line.port, feed, "POST")
+        await client.get("/next")
+        await client.send(b"")
+        first = line.newest
+        # Both are read before the upgrade asks: the answer to another request comes after them.
+        (await begin(line.port, feed)).abort()
+        await line.upgrade()
+        await feed.put(0, b"data: 2\n\n")
+        assert await in_time(client.chunk()) == b"data: 2\n\n"
+        await feed.end(0)
+        assert await in_time(client.chunk()) == b""
+        client.abort()
+        await line.ended(first)
+
+
+_GATE = """
+[gates.tokens]
+kind = "signed-url"
+[gates.tokens.keys]
+one = "0123456789abcdef0123456789abcdef"
+"""
+
+
+async def test_a_stream_that_the_next_process_would_not_let_in_goes_on_where_it_is(tmp_path: Path) -> None:
+    feed, path = Feed(), tmp_path / "penstock.toml"
+    async with ScriptedOrigin(feed) as origin:
+        text = f'listen = "127.0.0.1:0"\n[[routes]]\nprefix = "/"\norigin = "{origin.url}"\n'
+        path.write_text(text)
+        async with serving("--config", str(path)) as line:
+            client = await begin(line.port, feed, "POST")
+            path.write_text(f'{text}gate = "tokens"\n{_GATE}')
+            first = line.newest
+            assert await upgrade(line) == (0, 1)
+            await feed.put(0, b"data: 2\n\n")
+            assert await in_time(client.chunk()) == b"data: 2\n\n"
+            await feed.end(0)
+            assert await in_time(client.chunk()) == b""
+            client.abort()
+            await line.ended(first)
+
+
+async def test_the_process_that_ends_it_logs_all_of_it(tmp_path: Path) -> None:
+    feed, log = Feed(), tmp_path / "access.log"
+    options = ("--access-log-file", str(log), "--access-log-format", "{status} {bytes} {target} {seconds}")
+    async with ScriptedOrigin(feed) as origin, serving("--origin", origin.url, *options) as line:
+        client = await begin(line.port, feed)
+        begun = asyncio.get_running_loop().time()
+        first = line.newest
+        assert await upgrade(line) == (1, 0)
+        await line.ended(first)
+        assert log.read_text() == ""
+        await feed.put(0, b"data: 2\n\n")
+        assert await in_time(client.chunk()) == b"data: 2\n\n"
+        least = asyncio.get_running_loop().time() - begun
+        await feed.end(0)
+        assert await in_time(client.chunk()) == b""
+        client.abort()
+        await until(lambda: "\n" in log.read_text(), "the line is written")
+        status, sent, target, seconds = log.read_text().split()
+        # Two chunks of nine bytes, and the last one.
+        assert (status, int(sent), target) == ("200", 2 * len(chunk(b"data: 1\n\n")) + 5, "/live")
+        assert float(seconds) > least
+
+
+async def test_heartbeats_go_on_and_a_quiet_client_is_watched(tmp_path: Path) -> None:
+    feed, path = Feed(), tmp_path / "penstock.toml"
+    async with ScriptedOrigin(feed) as origin:
+        path.write_text(
+            f'listen = "127.0.0.1:0"\n[[sites]]\nlisten = "unix:{tmp_path}/web.sock"\n'
+            f'[[routes]]\nprefix = "/"\norigin = "{origin.url}"\nevents.heartbeat = 0.05\n'
+        )
+        async with serving("--config", str(path)) as line:
+            client = RawClient(*await asyncio.open_unix_connection(f"{tmp_path}/web.sock"))
+            await client.get("/live")
+            assert (await in_time(client.head())).status == 200
+            first = line.newest
+            assert await upgrade(line) == (1, 0)
+            await line.ended(first)
+            assert await in_time(client.chunk()) == b":\n\n"
+            client.abort()
+            # Its end is seen here, and closes the origin's connection.
+            await in_time(feed.peers[0].wait_left())

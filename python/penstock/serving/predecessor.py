@@ -17,6 +17,7 @@ from .inherited import take_inherited
 from .upgrade_messages import (
     PROTOCOL,
     Abort,
+    Begun,
     Clients,
     Done,
     Go,
@@ -115,19 +116,16 @@ class Predecessor:
             self._ask(Ready(), Take)
             _native.let_clients_in()
             _native.close_given_listeners()
-            self._ask(Taken(), Done)
+            self._tell(Taken())
         except BaseException:
             self._link.close()
             raise
-        if self._has_died:
-            self._link.close()
-            _log.warning("the process before this one has died; this one serves in its place")
-            return
         threading.Thread(target=self._take_clients, name="penstock-upgrade", daemon=True).start()
 
     def _take_clients(self) -> None:
         """Serve what the process before gives away, until it ends."""
         self._link.settimeout(None)
+        is_done = False
         with closing(self._link):
             while True:
                 try:
@@ -137,18 +135,22 @@ class Predecessor:
                 except UnreadableError as error:
                     _log.warning("the process before this one sent what is no message: %s", error)
                     break
+                is_done = is_done or isinstance(message, Done)
                 try:
                     self._take_message(message, descriptors)
                 finally:
                     for each in descriptors:
                         os.close(each)
+        # It has neither read nor written these since it has sent them.
         _native.begin_all_streams()
-        streams = self._streams + len(self._held)
+        self._streams += len(self._held)
         _log.info(
             "the process before has ended, and given %d connections and %d event streams",
             self._taken,
-            streams,
+            self._streams,
         )
+        if not is_done:
+            _log.warning("the process before this one has died; this one serves in its place")
         if self._unknown:
             unknown = self._unknown
             _log.warning("%d connections were given to what is not listened to any more, and closed", unknown)
@@ -167,6 +169,9 @@ class Predecessor:
                 self._held -= known
                 self._streams += len(known)
                 _native.begin_streams(sorted(known))
+                self._tell(Begun(tuple(sorted(known))))
+            case Done():
+                pass
             case _:
                 _log.warning(
                     "the process before this one said %s out of turn", type(message).__name__.lower()
@@ -184,9 +189,7 @@ class Predecessor:
 
     def _answer(self, stream: Stream, refusal: str | None) -> None:
         answer = Have(stream.number) if refusal is None else Refuse(stream.number, refusal[:1000])
-        # If that process has ended, the next message says so.
-        with suppress(OSError):
-            self._send(answer)
+        self._tell(answer)
 
     def _ask(self, message: Message, wanted: type[Message]) -> None:
         """Say `message`, and wait for the answer `wanted`. Once that process has ended there is nothing to wait for."""
@@ -200,6 +203,11 @@ class Predecessor:
             return
         if not isinstance(answer, wanted):
             raise self._failure(f"it answered {type(answer).__name__.lower()}")
+
+    def _tell(self, message: Message) -> None:
+        """Say `message`. If that process has ended, the end of the socket says so."""
+        with suppress(OSError):
+            self._send(message)
 
     def _send(self, message: Message) -> None:
         send(self._link, message)

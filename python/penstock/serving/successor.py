@@ -21,6 +21,7 @@ from .upgrade_messages import (
     DESCRIPTORS,
     PROTOCOL,
     Abort,
+    Begun,
     Clients,
     Done,
     Go,
@@ -35,6 +36,7 @@ from .upgrade_messages import (
     Take,
     Taken,
     UnreadableError,
+    fits,
     receive,
     send,
 )
@@ -69,7 +71,9 @@ class Successor:
         self._version = version
         self._deadline = time.monotonic() + timeout
         self._timeout = timeout
+        # The number of the last stream, and the streams that are neither read nor written anywhere.
         self._number = 0
+        self._frozen: list[_native.MovingStream] = []
         self._link, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         variables = {**os.environ, **environment, VARIABLE: str(other.fileno())}
         try:
@@ -138,18 +142,14 @@ class Successor:
         self._send(Take())
         self._receive(Taken)
 
-    def finish(self) -> None:
-        """Tell it that the service manager knows. From now on this process waits for its end no more."""
-        self._process.returncode = 0
-        # It serves, or has ended: nothing here can mend that.
-        with suppress(PenstockError):
-            self._send(Done())
-
     def give_streams(self) -> tuple[int, int]:
-        """Give it the event streams that are at rest, or come to rest in time.
+        """Give it the event streams that are at rest, or come to rest in time. It accepts already.
 
         Returns:
             How many it has, and how many it could not go on with.
+
+        Raises:
+            PenstockError: it has ended, or does not answer (PROCESS_FAILED).
         """
         until = time.monotonic() + _REST
         given = refused = 0
@@ -162,9 +162,6 @@ class Successor:
                 taken = self._give_streams(streams)
                 given += taken
                 refused += len(streams) - taken
-        except PenstockError:
-            # What it has not got goes on here.
-            pass
         finally:
             _native.end_moving_streams()
         return given, refused
@@ -175,32 +172,29 @@ class Successor:
         Raises:
             PenstockError: it has ended, or does not answer (PROCESS_FAILED).
         """
+        self._deadline = time.monotonic() + _PATIENCE
+        self._frozen.extend(streams)
         sent: dict[int, _native.MovingStream] = {}
-        failure = None
-        self._link.settimeout(_PATIENCE)
-        try:
-            for stream in streams:
-                self._offer_stream(stream, sent)
-            for _ in list(sent):
-                answer, _ = receive(self._link)
-                if isinstance(answer, Refuse):
-                    sent.pop(answer.number, None)
-                elif not isinstance(answer, Have):
-                    raise UnreadableError(f"it said {type(answer).__name__.lower()} of a stream")  # noqa: TRY301 (as the others)
-            send(self._link, Go(tuple(sent)))
-        except (EOFError, BrokenPipeError, ConnectionResetError):
-            failure = self._failure(self._end())
-            sent.clear()
-        except (OSError, UnreadableError) as error:
-            # It may live, and has the descriptors: it goes on with them when it finds that this process has ended.
-            failure = self._failure(str(error))
-        for stream in sent.values():
-            stream.give()
         for stream in streams:
-            stream.keep()
-        if failure is not None:
-            raise failure
+            self._offer_stream(stream, sent)
+        for _ in list(sent):
+            answer = self._receive(Have, Refuse)
+            if isinstance(answer, Refuse):
+                sent.pop(answer.number, None)
+        if sent:
+            self._send(Go(tuple(sent)))
+            # From now on it may have read or written: what it had is lost with it.
+            for stream in sent.values():
+                stream.give()
+            self._receive(Begun)
+        self._keep_frozen()
         return len(sent)
+
+    def _keep_frozen(self) -> None:
+        """Have go on here what was not given."""
+        for stream in self._frozen:
+            stream.keep()
+        self._frozen.clear()
 
     def _offer_stream(self, stream: _native.MovingStream, sent: dict[int, _native.MovingStream]) -> None:
         """Tell it of `stream`, and note it in `sent`."""
@@ -214,10 +208,17 @@ class Successor:
             stream.elapsed,
             stream.first_byte,
         )
-        # With a ValueError its heads are too long for a message.
-        with suppress(ValueError):
-            send(self._link, message, (stream.client, stream.origin))
+        if fits(message):
+            self._send(message, (stream.client, stream.origin))
             sent[self._number] = stream
+
+    def finish(self) -> None:
+        """Tell it that it serves, whatever becomes of this process.
+
+        Raises:
+            PenstockError: it has ended (PROCESS_FAILED).
+        """
+        self._send(Done())
 
     def give_clients(self, is_over: Callable[[], bool]) -> None:
         """Give it the connections that are given away.
@@ -225,7 +226,10 @@ class Successor:
         Args:
             is_over: whether no more are; what is left then is given as well.
         """
+        # This process does not wait for it.
+        self._process.returncode = 0
         with closing(self._link), suppress(PenstockError):
+            # It serves, or has ended: nothing here can mend that.
             while True:
                 ends = is_over()
                 given = _native.clients_given_away(DESCRIPTORS, 0 if ends else _LOOK)
@@ -240,6 +244,11 @@ class Successor:
 
     def abort(self, reason: str) -> None:
         """Tell it that there is no upgrade, and end it."""
+        if self._frozen:
+            # It would go on with these when the socket ends.
+            self._process.kill()
+            self._process.wait()
+            self._keep_frozen()
         with suppress(PenstockError):
             self._send(Abort(reason[:1000]))
         self._link.close()
@@ -264,7 +273,7 @@ class Successor:
         except (OSError, ValueError) as error:
             raise self._failure(f"it cannot be told {type(message).__name__.lower()}: {error}") from error
 
-    def _receive(self, wanted: type[Message]) -> Message:
+    def _receive(self, *wanted: type[Message]) -> Message:
         self._link.settimeout(max(0.001, self._deadline - time.monotonic()))
         try:
             message, _ = receive(self._link)
@@ -279,9 +288,8 @@ class Successor:
         if isinstance(message, Abort):
             raise self._failure(message.reason)
         if not isinstance(message, wanted):
-            raise self._failure(
-                f"it said {type(message).__name__.lower()} in place of {wanted.__name__.lower()}"
-            )
+            names = " or ".join(each.__name__.lower() for each in wanted)
+            raise self._failure(f"it said {type(message).__name__.lower()} in place of {names}")
         return message
 
     def _end(self) -> str:

@@ -161,6 +161,8 @@ class Upgrades:
             successor.prepare(self._listeners)
             _native.hold_clients()
             successor.take()
+            given, refused = successor.give_streams()
+            successor.finish()
         except BaseException as error:
             self._successor = None
             successor.abort(error.detail if isinstance(error, PenstockError) else str(error))
@@ -168,12 +170,10 @@ class Upgrades:
             raise
         self._successor = None
         self._manager.succeeded(successor.number)
-        successor.finish()
-        # Before this process begins to drain.
-        _native.give_clients_away()
-        given, refused = successor.give_streams()
         if given or refused:
             _log.info("upgrade: %d event streams have moved, and %d could not", given, refused)
+        # Before this process begins to drain.
+        _native.give_clients_away()
         giving = threading.Thread(
             target=successor.give_clients, args=(self._over.is_set,), name="penstock-upgrade", daemon=True
         )

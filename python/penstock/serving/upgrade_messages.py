@@ -8,17 +8,19 @@ The one before is the process that serves, the next is the one that takes its pl
     next → before   ready   it listens to all that it is configured to, and accepts nothing yet
     before → next   take    it accepts no more, and still could
     next → before   taken   it accepts
-    before → next   done    the service manager knows, and what is under way here is drained
     before → next   stream  a stream of events between two events, with the descriptors of its client and its origin
     next → before   have    it could go on with that stream, and does not read or write it yet; or refuse: it could not
     before → next   go      the streams of these numbers are the next one's
+    next → before   begun   it goes on with them
+    before → next   done    no stream is left that moves; what is under way here is drained
     before → next   clients with the descriptors of connections on which no request is under way; again and again
 
-The one before neither reads nor writes a stream from before it says `stream`, unless it hears `refuse` or the next one
-dies. The next one goes on with what it was sent by `stream` when it is told to, or when the one before ends.
+The one before neither reads nor writes a stream from before it says `stream`, unless it hears `refuse`, or the next one
+dies before it is told `go`. The next one goes on with what it was sent by `stream` when it is told to, or when the one
+before ends.
 
-Either may say `abort` instead; the one before serves on then. An end of the socket is the death of the other
-process: the one before serves on, unless it was told `taken`; the next one serves in place of the dead one.
+Either may say `abort` instead, before `done`; the one before serves on then. An end of the socket is the death of the
+other process: the one before serves on, unless it has said `done`; the next one serves in place of the dead one.
 """
 
 import json
@@ -34,6 +36,7 @@ __all__ = [
     "LENGTH",
     "PROTOCOL",
     "Abort",
+    "Begun",
     "Clients",
     "Done",
     "Go",
@@ -49,6 +52,7 @@ __all__ = [
     "Taken",
     "UnreadableError",
     "dump",
+    "fits",
     "load",
     "receive",
     "send",
@@ -123,7 +127,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The service manager has been told of the next process."""
+    """No stream is left that moves. The process before drains what is under way there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,18 +181,30 @@ class Go:
 
 
 @dataclass(frozen=True, slots=True)
+class Begun:
+    """The next process goes on with streams."""
+
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Abort:
     """There is no upgrade."""
 
     reason: str
 
 
-Message = Hello | Offer | Ready | Take | Taken | Done | Stream | Have | Refuse | Go | Clients | Abort
+Message = Hello | Offer | Ready | Take | Taken | Done | Stream | Have | Refuse | Go | Begun | Clients | Abort
 
 _CLASSES: Final[dict[str, type[Message]]] = {
     cls.__name__.lower(): cls
-    for cls in (Hello, Offer, Ready, Take, Taken, Done, Stream, Have, Refuse, Go, Clients, Abort)
+    for cls in (Hello, Offer, Ready, Take, Taken, Done, Stream, Have, Refuse, Go, Begun, Clients, Abort)
 }
+
+
+def _text(message: Message) -> bytes:
+    named = {"message": type(message).__name__.lower(), **asdict(message)}
+    return json.dumps(named, separators=(",", ":")).encode("ascii")
 
 
 def dump(message: Message) -> bytes:
@@ -197,11 +213,15 @@ def dump(message: Message) -> bytes:
     Raises:
         ValueError: it is too long.
     """
-    named = {"message": type(message).__name__.lower(), **asdict(message)}
-    data = json.dumps(named, separators=(",", ":")).encode("ascii")
+    data = _text(message)
     if len(data) > LENGTH:
         raise ValueError(f"a message of {len(data)} bytes; an upgrade takes {LENGTH} at most")
     return data
+
+
+def fits(message: Message) -> bool:
+    """Whether a message is not too long."""
+    return len(_text(message)) <= LENGTH
 
 
 def load(data: bytes) -> Message:

@@ -352,14 +352,11 @@ pub(super) async fn send(
     let sent = poll_fn(|context| {
         drive(context);
         task.check_or_end(is_events, &mut ended, outgoing)?;
-        if task.progress.is_asked() && task.progress.moves() {
-            task.rest(context, outgoing);
-            if task.progress.is_frozen() {
-                return Poll::Pending;
-            }
-        }
         let sent = outgoing.poll_send(context, &task.client.connection);
         task.progress.sent(outgoing.take_written());
+        if sent.is_pending() && task.progress.is_asked() && task.progress.moves() {
+            task.rest(context, outgoing);
+        }
         sent.map_err(|error| {
             if is_events && matches!(error, Fault::Source(_)) && outgoing.ends_visibly() {
                 task.progress.end_visibly();

@@ -97,12 +97,14 @@ impl Task<'_> {
     /// Freezes the exchange if it is at rest, and streams move.
     #[cold]
     pub(super) fn rest(&self, context: &Context<'_>, outgoing: &mut Outgoing) {
-        let Some(response) = self.progress.kept_head() else { return };
-        if self.client.connection.has_pipelined() {
-            return;
-        }
+        let pipelines = self.client.connection.has_pipelined();
+        let Some(response) = self.progress.kept_head().filter(|_| !pipelines) else {
+            return self.stay(outgoing);
+        };
         let Some(origin) = outgoing.at_rest() else { return };
-        let Ok(client) = self.client.connection.with_socket(Socket::duplicate) else { return };
+        let Ok(client) = self.client.connection.with_socket(Socket::duplicate) else {
+            return self.stay(outgoing);
+        };
         self.note_sent(outgoing);
         let state = StreamState {
             request: self.incoming.as_bytes().to_vec(),
@@ -116,6 +118,11 @@ impl Task<'_> {
             self.progress.freeze(fate);
         }
         // If streams do not move any more, it was asked too late.
+        self.stay(outgoing);
+    }
+
+    /// It was asked to move, and is frozen, or goes on here.
+    fn stay(&self, outgoing: &Outgoing) {
         outgoing.note_rest();
         self.progress.stay();
     }
