@@ -4,7 +4,8 @@ It prints a line when all connections are open, counts between the lines "begin"
 then prints what it has counted. Nothing is ever asked twice: no failure is hidden by a client that repeats requests.
 
 IDLE connections ask once in 20 s each, 50 others 300 times a second together, and 100 times a second a connection is
-opened, asks, and is closed. STREAMS event streams without end are read; one that ends is opened anew, as `retry` says.
+opened, asks, and is closed. STREAMS event streams without end are read; one that ends is opened anew, as `retry` says. Each
+event must come once and in its order, and says when the origin has sent it.
 """
 
 from __future__ import annotations
@@ -14,12 +15,17 @@ import json
 import random
 import re
 import sys
-from collections import Counter
+import time
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+
+import uvloop
 
 HOST = "127.0.0.1"
 PATIENCE_SECONDS = 30.0
 IDLE_SECONDS, BUSY_CONNECTIONS, BUSY_PER_SECOND, FRESH_PER_SECOND = 20.0, 50, 300, 100
+EVENT = re.compile(rb"id: (\d+)\ndata: (\d+) x+\n\n")
+LATE_MS = (20, 50, 100)
 RETRY = re.compile(rb"retry: (\d+)")
 
 
@@ -35,6 +41,18 @@ class Counts:
     first: dict[str, str] = field(default_factory=dict)
     is_counting: bool = False
     longest_ms: float = 0.0
+    latest_ms: float = 0.0
+    """From the origin to the client, of the event that took longest."""
+    seconds: dict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    """What the cache has said, by second."""
+
+    def note_event(self, took_ms: float) -> None:
+        if self.is_counting:
+            self.seen["streams: events"] += 1
+            self.latest_ms = max(self.latest_ms, took_ms)
+            for limit in LATE_MS:
+                if took_ms > limit:
+                    self.seen[f"streams: events later than {limit} ms"] += 1
 
     def note(self, what: str, why: object = "") -> None:
         if self.is_counting:
@@ -115,31 +133,51 @@ async def fresh(port: int, counts: Counts) -> None:
         await asyncio.sleep(random.uniform(0.5, 1.5) * BUSY_CONNECTIONS / FRESH_PER_SECOND)
 
 
-async def follow(port: int, counts: Counts, opened: asyncio.Semaphore) -> None:
-    """Read an event stream, and open another one when it ends."""
-    is_first = True
-    while True:
-        pause = 0.0
+class Stream(asyncio.Protocol):
+    """A client of an event stream, which opens another one when it ends."""
+
+    def __init__(self, port: int, counts: Counts, opened: asyncio.Semaphore) -> None:
+        self._port, self._counts, self._opened = port, counts, opened
+        self._is_first = True
+        self._begin()
+
+    def _begin(self) -> None:
+        self._rest, self._number = b"", 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.write(b"GET /events HTTP/1.1\r\nHost: gateway\r\nAccept: text/event-stream\r\n\r\n")
+
+    def data_received(self, data: bytes) -> None:
+        now = time.monotonic_ns()
+        if self._is_first:
+            self._is_first = False
+            self._opened.release()
+        text = self._rest + data
+        end = 0
+        for found in EVENT.finditer(text):
+            number, sent = int(found[1]), int(found[2])
+            if number != self._number + 1:
+                self._counts.note("streams: event lost or repeated: failed", (self._number, number))
+            self._number = number
+            self._counts.note_event((now - sent) / 1e6)
+            end = found.end()
+        self._rest = text[end:][-4096:]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        # The last chunk of a body that is whole (RFC 9112, section 7.1).
+        is_whole = error is None and self._rest.endswith(b"0\r\n\r\n")
+        self._counts.note("streams: ended after a whole body" if is_whole else "streams: torn", error)
+        retry = RETRY.search(self._rest)
+        self._begin()
+        loop = asyncio.get_running_loop()
+        loop.call_later(int(retry[1]) / 1e3 if retry else 0.0, lambda: loop.create_task(self.open()))
+
+    async def open(self) -> None:
         try:
-            reader, writer = await asyncio.open_connection(HOST, port)
-            writer.write(b"GET /events HTTP/1.1\r\nHost: gateway\r\nAccept: text/event-stream\r\n\r\n")
-            await reader.readuntil(b"\r\n\r\n")
-            if is_first:
-                opened.release()
-                is_first = False
-            tail = b""
-            while chunk := await reader.read(65536):
-                tail = (tail + chunk)[-200:]
-            # The last chunk of a body that is whole (RFC 9112, section 7.1).
-            counts.note(
-                "streams: ended after a whole body" if tail.endswith(b"0\r\n\r\n") else "streams: torn"
-            )
-            if retry := RETRY.search(tail):
-                pause = int(retry[1]) / 1e3
-            writer.close()
-        except (OSError, EOFError) as error:
-            counts.note("streams: torn", error)
-        await asyncio.sleep(pause)
+            await asyncio.get_running_loop().create_connection(lambda: self, HOST, self._port)
+        except OSError as error:
+            self.connection_lost(error)
 
 
 async def run(port: int, idle: int, streams: int) -> None:
@@ -152,7 +190,8 @@ async def run(port: int, idle: int, streams: int) -> None:
         await client.connect()
     tasks = [asyncio.create_task(paced(client, seconds)) for client, seconds in kept]
     tasks += [asyncio.create_task(fresh(port, counts)) for _ in range(BUSY_CONNECTIONS)]
-    tasks += [asyncio.create_task(follow(port, counts, opened)) for _ in range(streams)]
+    for _ in range(streams):
+        await Stream(port, counts, opened).open()
     for _ in range(streams):
         await opened.acquire()
     print("{}", flush=True)
@@ -163,9 +202,14 @@ async def run(port: int, idle: int, streams: int) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    report = {**counts.seen, "longest answer, ms": round(counts.longest_ms, 1)}
-    print(json.dumps({"counts": report, "first": counts.first}), flush=True)
+    report = {
+        **counts.seen,
+        "longest answer, ms": round(counts.longest_ms, 1),
+        "latest event, ms": round(counts.latest_ms, 1),
+    }
+    seconds = [[second, seen["hit"], sum(seen.values())] for second, seen in sorted(counts.seconds.items())]
+    print(json.dumps({"counts": report, "first": counts.first, "hits": seconds}), flush=True)
 
 
 if __name__ == "__main__":
-    asyncio.run(run(*map(int, sys.argv[1:])))
+    uvloop.run(run(*map(int, sys.argv[1:])))

@@ -71,6 +71,7 @@ __all__ = [
     "Limiter",
     "Lines",
     "LoopPort",
+    "MovingCache",
     "MovingStream",
     "OriginNotice",
     "OrphanEnd",
@@ -216,6 +217,13 @@ def clients_given_away(most: int, within: float) -> list[int]:
 
 def adopt_client(descriptor: int) -> bool:
     """Serve a duplicate of a connection that another process has accepted. False: nothing listens there."""
+
+@final
+class MovingCache:
+    """What is left to move of a cache to the cache of another process."""
+
+    def write(self, descriptor: int, most: int) -> int:
+        """Write records of about `most` bytes to a file. How many: 0 when all have been written."""
 
 @final
 class MovingStream:
@@ -594,6 +602,12 @@ class Cache:
 
         `disk`: a directory, the bytes of its files, and the seconds to wait for an operation.
         """
+
+    def begin_moving(self) -> MovingCache:
+        """Begin to move what is in memory alone to the cache of another process."""
+
+    def take_records(self, descriptor: int) -> bool:
+        """Take the records in a file, from its beginning. False: there is no room for more."""
 
     def release_directory(self, within: float) -> bool:
         """Write responses of memory alone, for `within` seconds, and unlock the directory. False: the disk hangs."""

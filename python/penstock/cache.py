@@ -85,6 +85,11 @@ class Cache(Shared):
         assert self._native is not None  # noqa: S101 (where it is the parent's, nothing is done here)
         return self._native
 
+    @property
+    def native(self) -> _native.Cache | None:
+        """The engine's own, for penstock itself; None where it is another process's."""
+        return self._native
+
     def _declaration(self) -> dict[str, Any]:
         return {}
 

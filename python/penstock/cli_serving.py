@@ -157,6 +157,8 @@ async def operated(engine: Engine | None, control: Path | None, upgrades: Upgrad
     """Have the cache of `engine` and upgrades operated on the socket `control` within the block, and close `engine`."""
     if engine is not None and engine.cache is not None:
         upgrades.at_end(partial(asyncio.to_thread, engine.release_disk))
+        if engine.cache.native is not None:
+            upgrades.keep(engine.cache.native)
     try:
         async with AsyncExitStack() as stack:
             if control is not None:

@@ -26,6 +26,8 @@ KNOWN: dict[str, messages.Message] = {
     "take": messages.Take(),
     "taken": messages.Taken(),
     "done": messages.Done(),
+    "records": messages.Records(12),
+    "room": messages.Room(is_left=True),
     "stream": messages.Stream(
         7,
         "GET /live HTTP/1.1\r\nHost: example.org\r\nX-Name: \xe9\r\n\r\n",

@@ -405,3 +405,29 @@ async def test_the_variable_that_is_set_by_mistake_is_named(monkeypatch: pytest.
     status, _, err = await asked("serve", "--origin", "http://127.0.0.1:9", "--listen", "127.0.0.1:0")
     assert status == 1
     assert "PENSTOCK_UPGRADE_SOCKET is '77', which is no socket" in err
+
+
+async def test_what_the_cache_has_in_memory_is_there_in_the_next_process() -> None:
+    origin_asked: list[str] = []
+
+    async def script(peer: Peer) -> None:
+        while True:
+            origin_asked.append((await peer.request()).target)
+            await peer.send(answer("Cache-Control: max-age=3600", "Content-Length: 20000") + bytes(20_000))
+
+    async with (
+        ScriptedOrigin(script) as origin,
+        serving("--origin", origin.url, "--cache", "16MiB") as line,
+    ):
+        targets = [f"/{number}" for number in range(50)]
+        for target in targets:
+            await line.ask(target)
+        for _ in range(2):
+            first = line.newest
+            await line.upgrade()
+            # At once: it has moved by then.
+            for target in targets:
+                assert len(await line.ask(target)) == 20_000
+            await line.ended(first)
+        assert origin_asked == targets
+        assert "upgrade: 50 stored responses have moved" in line.first.log()

@@ -26,7 +26,9 @@ from .upgrade_messages import (
     Message,
     Offer,
     Ready,
+    Records,
     Refuse,
+    Room,
     Stream,
     Take,
     Taken,
@@ -59,6 +61,7 @@ class Predecessor:
 
     def __init__(self, link: socket.socket, version: str) -> None:
         self._link = link
+        self._cache: _native.Cache | None = None
         self._has_died = False
         self._taken = self._unknown = self._streams = 0
         # The numbers of streams that are taken up and not begun.
@@ -106,12 +109,16 @@ class Predecessor:
         link.set_inheritable(False)
         return cls(link, version)
 
-    def take_over(self) -> None:
+    def take_over(self, cache: _native.Cache | None) -> None:
         """Have that process accept no more, and this one accept.
+
+        Args:
+            cache: gets what the cache of that process has in memory.
 
         Raises:
             PenstockError: it has given up (PROCESS_FAILED).
         """
+        self._cache = cache
         try:
             self._ask(Ready(), Take)
             _native.let_clients_in()
@@ -162,6 +169,8 @@ class Predecessor:
                 taken = sum(map(_native.adopt_client, descriptors))
                 self._taken += taken
                 self._unknown += len(descriptors) - taken
+            case Records():
+                self._tell(Room(self._take_records(*descriptors)))
             case Stream():
                 self._answer(message, self._take_up(message, descriptors))
             case Go(numbers=numbers):
@@ -176,6 +185,14 @@ class Predecessor:
                 _log.warning(
                     "the process before this one said %s out of turn", type(message).__name__.lower()
                 )
+
+    def _take_records(self, descriptor: int) -> bool:
+        """Take stored responses; whether there is room for more."""
+        try:
+            return self._cache is not None and self._cache.take_records(descriptor)
+        except OSError as error:
+            _log.warning("what the process before had in its cache cannot be read: %s", error)
+            return False
 
     def _take_up(self, stream: Stream, descriptors: list[int]) -> str | None:
         """Take a stream up; why this process cannot go on with it, if it cannot."""

@@ -3,6 +3,7 @@
 What is here blocks, and runs beside the event loop.
 """
 
+import logging
 import os
 import socket
 import subprocess
@@ -31,7 +32,9 @@ from .upgrade_messages import (
     Message,
     Offer,
     Ready,
+    Records,
     Refuse,
+    Room,
     Stream,
     Take,
     Taken,
@@ -43,6 +46,8 @@ from .upgrade_messages import (
 
 __all__ = ["Successor"]
 
+_log: Final = logging.getLogger("penstock.serve")
+
 # Seconds between two looks at whether there are to be more connections to give (arbitrary).
 _LOOK: Final = 0.1
 
@@ -50,6 +55,11 @@ _LOOK: Final = 0.1
 # long as those take that move with it, some 0.2 ms each.
 _REST: Final = 5.0
 _STREAMS: Final = 16
+
+# Seconds for what a cache has in memory, and bytes of it that are written at a time, which take memory besides (both
+# arbitrary).
+_MOVE: Final = 5.0
+_RECORDS: Final = 16 << 20
 
 # Seconds for an answer of a process that has started, and for the end of one that is killed (arbitrary): milliseconds.
 _PATIENCE: Final = 5.0
@@ -141,6 +151,38 @@ class Successor:
         self._deadline = time.monotonic() + _PATIENCE
         self._send(Take())
         self._receive(Taken)
+
+    def give_cache(self, cache: _native.Cache) -> int:
+        """Give it what `cache` has in memory, what is asked for most first. It accepts already.
+
+        Returns:
+            How many responses it was given.
+
+        Raises:
+            PenstockError: it has ended, or does not answer (PROCESS_FAILED).
+        """
+        until = time.monotonic() + _MOVE
+        moving = cache.begin_moving()
+        given = 0
+        has_room = True
+        while has_room and time.monotonic() < until:
+            descriptor = os.memfd_create("penstock-cache", os.MFD_CLOEXEC)
+            try:
+                count = moving.write(descriptor, _RECORDS)
+                if not count:
+                    break
+                self._send(Records(count), (descriptor,))
+            except OSError as error:
+                # The machine has no memory for it: what is not moved is fetched again.
+                _log.warning("upgrade: the rest of the cache stays behind: %s", error)
+                break
+            finally:
+                os.close(descriptor)
+            given += count
+            self._deadline = time.monotonic() + _PATIENCE
+            answer = self._receive(Room)
+            has_room = isinstance(answer, Room) and answer.is_left
+        return given
 
     def give_streams(self) -> tuple[int, int]:
         """Give it the event streams that are at rest, or come to rest in time. It accepts already.

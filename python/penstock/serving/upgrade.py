@@ -58,6 +58,7 @@ class Upgrades:
         self._begin: list[_Act] = []
         self._end: list[_Act] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._cache: _native.Cache | None = None
         self._serves = False
         self._stop: asyncio.Future[str] | None = None
         self._successor: Successor | None = None
@@ -85,6 +86,10 @@ class Upgrades:
         else:
             self._begin.append(begin)
 
+    def keep(self, cache: _native.Cache) -> None:
+        """Have the next process be given what `cache` has in memory, and `cache` what the process before gives."""
+        self._cache = cache
+
     def at_end(self, act: _Act) -> None:
         """Have `act` be called when another process serves."""
         self._end.append(act)
@@ -101,7 +106,7 @@ class Upgrades:
             PenstockError: the process before does not hand over (PROCESS_FAILED).
         """
         if self._predecessor is not None:
-            self._predecessor.take_over()
+            self._predecessor.take_over(self._cache)
             self._predecessor = None
         self._serves = True
         self._call(self._begin)
@@ -161,6 +166,7 @@ class Upgrades:
             successor.prepare(self._listeners)
             _native.hold_clients()
             successor.take()
+            responses = 0 if self._cache is None else successor.give_cache(self._cache)
             given, refused = successor.give_streams()
             successor.finish()
         except BaseException as error:
@@ -170,6 +176,8 @@ class Upgrades:
             raise
         self._successor = None
         self._manager.succeeded(successor.number)
+        if responses:
+            _log.info("upgrade: %d stored responses have moved", responses)
         if given or refused:
             _log.info("upgrade: %d event streams have moved, and %d could not", given, refused)
         # Before this process begins to drain.

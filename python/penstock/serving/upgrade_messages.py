@@ -8,6 +8,8 @@ The one before is the process that serves, the next is the one that takes its pl
     next → before   ready   it listens to all that it is configured to, and accepts nothing yet
     before → next   take    it accepts no more, and still could
     next → before   taken   it accepts
+    before → next   records what the cache has in memory, some at a time, in a file of memory
+    next → before   room    whether it could take more
     before → next   stream  a stream of events between two events, with the descriptors of its client and its origin
     next → before   have    it could go on with that stream, and does not read or write it yet; or refuse: it could not
     before → next   go      the streams of these numbers are the next one's
@@ -27,7 +29,7 @@ import json
 import math
 import socket
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from penstock._shapes import misfit
 
@@ -46,7 +48,9 @@ __all__ = [
     "Message",
     "Offer",
     "Ready",
+    "Records",
     "Refuse",
+    "Room",
     "Stream",
     "Take",
     "Taken",
@@ -139,6 +143,21 @@ class Clients:
 
 
 @dataclass(frozen=True, slots=True)
+class Records:
+    """Stored responses. The descriptor of a file with them is beside it, in the format of a cache's disk."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The next process has taken records."""
+
+    is_left: bool
+    """Whether there is room for more."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stream:
     """A stream of events that relays an origin. The descriptors of its client and of its origin are beside it."""
 
@@ -194,12 +213,25 @@ class Abort:
     reason: str
 
 
-Message = Hello | Offer | Ready | Take | Taken | Done | Stream | Have | Refuse | Go | Begun | Clients | Abort
+Message = (
+    Hello
+    | Offer
+    | Ready
+    | Take
+    | Taken
+    | Records
+    | Room
+    | Stream
+    | Have
+    | Refuse
+    | Go
+    | Begun
+    | Done
+    | Clients
+    | Abort
+)
 
-_CLASSES: Final[dict[str, type[Message]]] = {
-    cls.__name__.lower(): cls
-    for cls in (Hello, Offer, Ready, Take, Taken, Done, Stream, Have, Refuse, Go, Begun, Clients, Abort)
-}
+_CLASSES: Final[dict[str, type[Message]]] = {cls.__name__.lower(): cls for cls in get_args(Message)}
 
 
 def _text(message: Message) -> bytes:
@@ -308,6 +340,8 @@ def _descriptors(message: Message) -> int:
             return len(places)
         case Clients(count=count):
             return count
+        case Records():
+            return 1
         case Stream():
             return 2
     return 0

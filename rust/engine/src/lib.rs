@@ -17,6 +17,8 @@ mod drain;
 #[cfg(not(loom))]
 pub mod edge;
 pub mod events;
+#[cfg_attr(loom, allow(dead_code, reason = "what uses it is not a part of the models"))]
+mod fate;
 pub mod hub;
 pub mod inspect;
 #[cfg(not(loom))]

@@ -1,20 +1,44 @@
 //! `Cache` and `Caching`: the responses that an engine stores, and how a route or a request uses them.
 
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Seek, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use penstock_engine::Code;
 use penstock_engine::store::{
     self, CachePolicy, CacheStats, DiskConfig, Listed, Overrides, Purge, RequestStats,
 };
+use penstock_engine::{Code, duplicate};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::engine::Engine;
-use crate::errors::{IntoPython, exception};
+use crate::errors::{IntoPython, exception, os_error};
+use crate::lock;
 use crate::record::record;
 use crate::settings::Settings;
+
+/// Bytes of records that are written or read at a time: of many small ones, one system call.
+const BUFFER: usize = 256 << 10;
+
+/// What is left to move of a cache to the cache of another process.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct MovingCache(Mutex<store::Moving>);
+
+#[pymethods]
+impl MovingCache {
+    /// Writes records of about `most` bytes to a file. How many: 0 when all have been written.
+    fn write(&self, py: Python<'_>, descriptor: i32, most: u64) -> PyResult<usize> {
+        let written = py.detach(|| {
+            let mut target = BufWriter::with_capacity(BUFFER, File::from(duplicate(descriptor)?));
+            let records = lock(&self.0).write(&mut target, most)?;
+            target.flush()?;
+            Ok(records)
+        });
+        written.map_err(os_error)
+    }
+}
 
 /// The stored responses of an engine.
 #[pyclass(frozen, module = "penstock._native")]
@@ -45,6 +69,21 @@ impl Cache {
     /// another process. False if the disk hangs: the directory stays locked.
     fn release_directory(&self, py: Python<'_>, within: f64) -> bool {
         py.detach(|| self.0.release_directory(Duration::from_secs_f64(within)))
+    }
+
+    /// Begins to move what is in memory to the cache of another process.
+    fn begin_moving(&self, py: Python<'_>) -> MovingCache {
+        MovingCache(Mutex::new(py.detach(|| self.0.begin_moving())))
+    }
+
+    /// Takes the records in a file, from its beginning. Whether there is room for more.
+    fn take_records(&self, py: Python<'_>, descriptor: i32) -> PyResult<bool> {
+        let taken = py.detach(|| {
+            let mut file = File::from(duplicate(descriptor)?);
+            file.rewind()?;
+            self.0.take_records(&mut BufReader::with_capacity(BUFFER, file))
+        });
+        Ok(!taken.map_err(os_error)?.is_over)
     }
 
     /// Writes responses that are in memory alone to the disk, for `within` seconds at most, and unlocks the

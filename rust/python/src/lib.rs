@@ -54,7 +54,7 @@ mod _native {
     #[pymodule_export]
     use super::awaitable::{Awaitable, Done};
     #[pymodule_export]
-    use super::cache::{Cache, Caching};
+    use super::cache::{Cache, Caching, MovingCache};
     #[pymodule_export]
     use super::edge::{AccessLog, Entered, HttpPages, Limiter, Route, Site, SiteCounts};
     #[pymodule_export]

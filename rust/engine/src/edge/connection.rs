@@ -206,7 +206,7 @@ async fn exchange(
     let _held = client.hold(tallies.holder);
     let mut progress = Progress::new(tallies.of(thread));
     if let Some(moved) = moved {
-        progress.begin_moved(moved);
+        progress.begin_elsewhere(moved.began, moved.status, moved.first_byte);
     }
     let (account, gate) = match route {
         Some(Service::Relay(route)) => {

@@ -26,6 +26,7 @@ mod connection;
 mod exchange;
 mod exemplar;
 mod followed;
+mod freezing;
 mod grpc;
 mod grpc_web;
 mod handshakes;

@@ -1,22 +1,19 @@
-//! Event streams between two processes: how one is frozen at rest, and how another is gone on with.
+//! An event stream that another process has begun, and how this one goes on with it.
 //!
 //! The exchange is not moved, but played again up to where it was: the next process reads the heads of the request and of the
 //! origin's response, finds its route, and sends nothing of what the client has. So what crosses is what a proxy could have
 //! noted, and no parser's state.
 
 use std::os::fd::OwnedFd;
-use std::task::Context;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::exchange::Task;
 use super::route::{Route, Service};
 use super::site::Site;
 use crate::clock;
-use crate::net::{Outgoing, Socket};
 use crate::sync::{Mutex, lock};
-use crate::takeover::streams::{StreamState, freeze};
+use crate::takeover::streams::StreamState;
 use crate::wire::{Head, Incoming, parse_incoming};
 
 /// A stream that the process before has begun.
@@ -69,7 +66,7 @@ impl Moved {
 }
 
 /// Whether streams of `route` move. What a gate has decided, and what was found in a body, is in the memory of one process.
-fn may_go_on(route: &Route) -> Result<(), String> {
+pub(super) fn may_go_on(route: &Route) -> Result<(), String> {
     let spec = route.spec();
     if route.location.gate.is_some() {
         return Err(format!("route {} has a gate", spec.name));
@@ -81,49 +78,4 @@ fn may_go_on(route: &Route) -> Result<(), String> {
         return Err(format!("route {} translates gRPC-Web", spec.name));
     }
     Ok(())
-}
-
-impl Task<'_> {
-    /// Notes the head of the origin's response if another process could go on with the stream that follows.
-    pub(super) fn let_move(&self, head: &Head, outgoing: &Outgoing) {
-        let Some(Service::Relay(route)) = self.record.service else { return };
-        let is_plain = self.client.tls.is_none() && !self.client.is_stream && self.call.is_none();
-        if is_plain && may_go_on(route).is_ok() {
-            self.progress.keep_head(head.to_bytes());
-            outgoing.let_move();
-        }
-    }
-
-    /// Freezes the exchange if it is at rest, and streams move.
-    #[cold]
-    pub(super) fn rest(&self, context: &Context<'_>, outgoing: &mut Outgoing) {
-        let pipelines = self.client.connection.has_pipelined();
-        let Some(response) = self.progress.kept_head().filter(|_| !pipelines) else {
-            return self.stay(outgoing);
-        };
-        let Some(origin) = outgoing.at_rest() else { return };
-        let Ok(client) = self.client.connection.with_socket(Socket::duplicate) else {
-            return self.stay(outgoing);
-        };
-        self.note_sent(outgoing);
-        let state = StreamState {
-            request: self.incoming.as_bytes().to_vec(),
-            response: response.to_vec(),
-            sent: self.progress.body_bytes(),
-            payload: self.progress.payload(),
-            elapsed: self.progress.elapsed(),
-            first_byte: self.progress.first_byte().unwrap_or_default(),
-        };
-        if let Some(fate) = freeze(context, client, origin, state) {
-            self.progress.freeze(fate);
-        }
-        // If streams do not move any more, it was asked too late.
-        self.stay(outgoing);
-    }
-
-    /// It was asked to move, and is frozen, or goes on here.
-    fn stay(&self, outgoing: &Outgoing) {
-        outgoing.note_rest();
-        self.progress.stay();
-    }
 }

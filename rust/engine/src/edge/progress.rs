@@ -10,7 +10,6 @@ use std::time::Duration;
 use penstock_trace::{Following, TraceId};
 use tokio::time::Instant;
 
-use super::moved::Moved;
 use super::network::OpenStream;
 use super::tally::{End, Tally};
 use crate::access::{Allotment, Decision, Entered, Refusal};
@@ -18,8 +17,8 @@ use crate::app::Note;
 use crate::cache::CacheStatus;
 use crate::clock;
 use crate::error::{Code, Error, Result};
+use crate::fate::Fate;
 use crate::sync::{Arc, Mutex, lock};
-use crate::takeover::streams::Fate;
 
 /// How far an exchange has come.
 #[derive(Debug)]
@@ -127,12 +126,11 @@ impl Progress {
         }
     }
 
-    /// Another process has begun it, and its response.
-    pub(super) fn begin_moved(&mut self, moved: &Moved) {
-        let first_byte = u64::try_from(moved.first_byte.as_nanos()).unwrap_or(u64::MAX);
-        self.began = moved.began;
-        *self.first_byte.get_mut() = first_byte;
-        *self.status.get_mut() = moved.status;
+    /// Another process has begun it at `began`, and a response of `status` so much later.
+    pub(super) fn begin_elsewhere(&mut self, began: Instant, status: u16, first_byte: Duration) {
+        self.began = began;
+        *self.first_byte.get_mut() = u64::try_from(first_byte.as_nanos()).unwrap_or(u64::MAX);
+        *self.status.get_mut() = status;
     }
 
     /// It is a call of gRPC-Web, which is answered so.

@@ -290,6 +290,11 @@ impl Cache {
         self.make_room(0);
     }
 
+    /// Bytes of memory for what stays there.
+    pub(super) fn memory_limit(&self) -> usize {
+        self.budget.limit() - self.disk.as_ref().map_or(0, Disk::leaving_limit)
+    }
+
     /// Evicts until `wanted` more bytes fit, and returns whether they do. Parts that are queued for the disk have room
     /// of their own until they are written.
     pub(super) fn make_room(&self, wanted: usize) -> bool {
@@ -298,7 +303,7 @@ impl Cache {
             // never under-counted.
             let used = self.budget.used();
             let leaving = self.disk.as_ref().map_or(0, Disk::leaving);
-            let limit = self.budget.limit() - self.disk.as_ref().map_or(0, Disk::leaving_limit);
+            let limit = self.memory_limit();
             let used = used.saturating_sub(leaving).saturating_add(wanted);
             if used <= limit {
                 return true;

@@ -226,6 +226,10 @@ impl Index {
             let useless = current.is_in_parts().then(|| Arc::make_mut(current).join(object))?;
             return Some(Added { gone: Vec::new(), useless, placed: Arc::clone(current) });
         }
+        if let Some(current) = there.iter_mut().find(|other| other.lacks_file_of(object)) {
+            Arc::make_mut(current).take_file_of(object);
+            return Some(Added { gone: Vec::new(), useless: Vec::new(), placed: Arc::clone(current) });
+        }
         let Stored { selection, freshness, .. } = &object.stored;
         let mut left = selection.clone();
         for other in entries.get(key).map_or([].as_slice(), Entry::objects) {

@@ -30,6 +30,8 @@ mod listing;
 #[cfg(not(loom))]
 mod lookup;
 #[cfg(not(loom))]
+mod moving;
+#[cfg(not(loom))]
 mod object;
 #[cfg(not(loom))]
 mod policy;
@@ -62,6 +64,8 @@ pub(crate) use fetch::serve;
 pub(crate) use hit::HitRequest;
 #[cfg(not(loom))]
 pub use listing::Listed;
+#[cfg(not(loom))]
+pub use moving::{Moving, Taken};
 #[cfg(not(loom))]
 pub use policy::{CachePolicy, Overrides, Unread};
 #[cfg(not(loom))]

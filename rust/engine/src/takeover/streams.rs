@@ -7,14 +7,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Condvar, LazyLock, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::Context;
 use std::time::Duration;
 
 use socket2::Socket;
 
 use super::listener_of;
+use crate::fate::Fate;
 use crate::sync::{Arc, Mutex, lock};
 
 /// What the next process has to know of a stream. The rest follows from its configuration.
@@ -49,43 +49,13 @@ pub struct FrozenStream {
 impl FrozenStream {
     /// It is the next process's: this one forgets it.
     pub fn give(self) {
-        self.fate.decide(GIVEN);
+        self.fate.decide(true);
     }
 }
 
 impl Drop for FrozenStream {
     fn drop(&mut self) {
-        self.fate.decide(KEPT);
-    }
-}
-
-const OPEN: u8 = 0;
-const GIVEN: u8 = 1;
-const KEPT: u8 = 2;
-
-/// What becomes of a frozen stream.
-#[derive(Debug)]
-pub(crate) struct Fate {
-    decided: AtomicU8,
-    task: Mutex<Waker>,
-}
-
-impl Fate {
-    /// Decides, the first time.
-    fn decide(&self, fate: u8) {
-        // Relaxed: what comes first of this and `poll_given` under the lock of the waker is seen by the other.
-        if self.decided.compare_exchange(OPEN, fate, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            lock(&self.task).wake_by_ref();
-        }
-    }
-
-    /// Ready when it is decided: whether the next process has it.
-    pub(crate) fn poll_given(&self, context: &Context<'_>) -> Poll<bool> {
-        lock(&self.task).clone_from(context.waker());
-        match self.decided.load(Ordering::Relaxed) {
-            OPEN => Poll::Pending,
-            fate => Poll::Ready(fate == GIVEN),
-        }
+        self.fate.decide(false);
     }
 }
 
@@ -108,7 +78,7 @@ pub(crate) fn freeze(
 ) -> Option<Arc<Fate>> {
     let mut frozen = lock(&FROZEN);
     let frozen = frozen.as_mut()?;
-    let fate = Arc::new(Fate { decided: AtomicU8::new(OPEN), task: Mutex::new(context.waker().clone()) });
+    let fate = Arc::new(Fate::new(context.waker().clone()));
     frozen.push_back(FrozenStream { client, origin, state, fate: Arc::clone(&fate) });
     HAS_FROZEN.notify_one();
     Some(fate)
@@ -167,5 +137,57 @@ pub fn begin_all() {
     let all = std::mem::take(&mut *lock(&TAKEN_UP));
     for begin in all.into_values() {
         begin();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::task::{Poll, Waker};
+
+    use super::*;
+
+    fn state(sent: u64) -> StreamState {
+        StreamState {
+            request: Vec::new(),
+            response: Vec::new(),
+            sent,
+            payload: 0,
+            elapsed: Duration::ZERO,
+            first_byte: Duration::ZERO,
+        }
+    }
+
+    fn frozen_here(sent: u64) -> Option<Arc<Fate>> {
+        let (client, origin) = UnixStream::pair().unwrap();
+        freeze(&Context::from_waker(Waker::noop()), client.into(), origin.into(), state(sent))
+    }
+
+    /// One test: the streams of a process are one list.
+    #[test]
+    fn streams_freeze_while_they_move_and_go_on_unless_they_are_given() {
+        let context = &Context::from_waker(Waker::noop());
+        assert!(frozen_here(0).is_none(), "they do not move yet");
+        assert!(frozen(1, Duration::ZERO).is_none());
+        begin_moving();
+        let fates: Vec<_> = (0..3).map(|sent| frozen_here(sent).unwrap()).collect();
+        let mut given = frozen(2, Duration::ZERO).unwrap();
+        assert_eq!(given.iter().map(|stream| stream.state.sent).collect::<Vec<_>>(), [0, 1]);
+        assert!(fates.iter().all(|fate| fate.poll_given(context).is_pending()));
+        given.pop().unwrap().give();
+        drop(given);
+        end_moving();
+        let decided = fates.iter().map(|fate| fate.poll_given(context)).collect::<Vec<_>>();
+        assert_eq!(decided, [Poll::Ready(false), Poll::Ready(true), Poll::Ready(false)]);
+        assert!(frozen_here(0).is_none() && frozen(1, Duration::ZERO).is_none());
+    }
+
+    #[test]
+    fn what_nothing_listens_for_is_refused() {
+        let (client, origin) = UnixStream::pair().unwrap();
+        let refusal = take_up(1, client.into(), origin.into(), state(0)).unwrap_err();
+        assert!(refusal.contains("nothing listens"), "{refusal}");
+        // A number that nothing is known of.
+        begin([1, u64::MAX]);
     }
 }

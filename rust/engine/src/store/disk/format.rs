@@ -161,6 +161,14 @@ pub fn room(prefix: &[u8; PREFIX]) -> Option<usize> {
     (version == VERSION && fits && numbers.number()? == BLOCK).then_some(room)
 }
 
+/// The layout that the head with this `prefix` has, if it is valid.
+pub fn layout(prefix: &[u8; PREFIX]) -> Option<Layout> {
+    let room = u32::try_from(room(prefix)?).ok()?;
+    let mut numbers = Reading(&prefix[MAGIC.len() + 4 * 8..]);
+    let (length, name) = (numbers.number()?, numbers.number()?);
+    Some(Layout { name, room, length })
+}
+
 /// Writes the sum of a head into it.
 pub fn seal(head: &mut [u8]) {
     let sum = head_sum(head);

@@ -35,6 +35,7 @@ use queue::Queue;
 pub(super) use file::StoredFile;
 pub(super) use load::Loaded;
 pub(super) use read::{FileReader, OpenFile, ReadFailure};
+pub(super) use write::{said_of, write_body};
 
 /// The share of the memory tier in which evicted bodies wait to be written: an eighth. A body that finds no room there
 /// is not written. A larger share would be missed by the bodies that stay.
@@ -218,6 +219,11 @@ impl Disk {
                 .error(format!("the cache's disk fails, and what leaves memory is not kept for now: {said}")),
         )
     }
+}
+
+/// A name for a record, which its sums depend on.
+pub(super) fn new_name() -> u64 {
+    Directory::new_name()
 }
 
 /// Increments a counter.

@@ -1,6 +1,5 @@
 //! Eviction from memory to disk and from disk: the work of the writing thread.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::task::{Context, Poll, Waker};
@@ -258,7 +257,7 @@ fn head_of(known: &Object, stored_file: &StoredFile) -> Option<Vec<u8>> {
     encode(said_of(known, &stored_file.ending.trailers), name, length, Some(room)).map(|(_, head)| head)
 }
 
-fn said_of<'a>(known: &'a Object, trailers: &'a [(Vec<u8>, Vec<u8>)]) -> Known<'a> {
+pub(in super::super) fn said_of<'a>(known: &'a Object, trailers: &'a [(Vec<u8>, Vec<u8>)]) -> Known<'a> {
     let Object { stored, reason, item, .. } = known;
     Known { key: item.value(), stored, reason, tags: known.own_tags(), trailers }
 }
@@ -272,7 +271,11 @@ fn write_file(directory: &Directory, layout: Layout, head: &[u8], body: &Arc<Bod
 }
 
 /// Writes the body, and returns the sums of its blocks.
-fn write_body(file: &mut File, layout: Layout, body: &Arc<Body>) -> io::Result<Vec<u8>> {
+pub(in super::super) fn write_body(
+    file: &mut impl Write,
+    layout: Layout,
+    body: &Arc<Body>,
+) -> io::Result<Vec<u8>> {
     let mut follower = Body::follow(body, 0..u64::MAX);
     let mut context = Context::from_waker(Waker::noop());
     let mut sums = Vec::new();

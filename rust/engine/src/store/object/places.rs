@@ -60,6 +60,24 @@ impl Object {
         readable
     }
 
+    /// Whether it is the whole response that `other` has in a file, in memory alone: as it is when another process has given the
+    /// bytes, and has written the file.
+    pub(in super::super) fn lacks_file_of(&self, other: &Self) -> bool {
+        let is_alone = |object: &Self| !object.is_in_parts() && object.in_memory_alone().next().is_some();
+        is_alone(self)
+            && !other.is_in_parts()
+            && self.stored.freshness.received() == other.stored.freshness.received()
+            && self.stored.selection == other.stored.selection
+            && self.length() == other.length()
+    }
+
+    /// It has the file of `other` from now on.
+    pub(in super::super) fn take_file_of(&mut self, other: &Self) {
+        if let ([own], [part]) = (self.parts.as_mut_slice(), other.parts.as_slice()) {
+            own.stored_file.clone_from(&part.stored_file);
+        }
+    }
+
     /// Its files.
     pub(in super::super) fn files(&self) -> impl Iterator<Item = &Arc<StoredFile>> {
         self.parts.iter().filter_map(|part| part.stored_file.as_ref())
