@@ -1,12 +1,12 @@
 """Upgrades under load, beside the reloads of nginx and of HAProxy: README.md beside this file.
 
-    upgrades.py                          ten upgrades of each, one in six seconds: about four minutes
+    upgrades.py                          thirty upgrades of penstock, ten of the others, one in ten seconds: ten minutes
     upgrades.py --quick                  two of each
     upgrades.py --only penstock
 
-Clients keep idle and busy connections, open new ones, and read event streams that never end. penstock is upgraded by
-SIGUSR2, which starts its code anew; HAProxy by SIGUSR2 to its master, which does as well; nginx by SIGHUP, which has its
-workers replaced (its own upgrade is not for a master in the foreground). A run without options is kept in
+Clients keep idle and busy connections, open new ones, and read event streams that never end. penstock has a cache. It is
+upgraded by SIGUSR2, which starts its code anew; HAProxy by SIGUSR2 to its master, which does as well; nginx by SIGHUP,
+which has its workers replaced (its own upgrade is not for a master in the foreground). A run without options is kept in
 results/upgrades.json.
 Exit status: 0, or 1 if a connection of penstock's was refused or a request of its failed.
 """
@@ -33,14 +33,17 @@ from harness.processes import HOST, Process, free_port
 from harness.settings import FULL, Settings
 
 OUTPUT = results.DIRECTORY / "upgrades.json"
-PERIOD_SECONDS = 6.0
-UPGRADES, QUICK_UPGRADES = 10, 2
-IDLE, STREAMS = 1000, 200
+PERIOD_SECONDS = 10.0
+UPGRADES = {"penstock": 30, "nginx": 10, "haproxy": 10}
+QUICK_UPGRADES = 2
+IDLE, STREAMS, SEGMENTS = 5000, 1000, 12_000
+CACHE = "256MiB"
 SERVES = re.compile(r"upgrade: process (\d+) serves")
 METHOD = (
     "The gateway, all of its processes, is on one core; origin and clients share the other. Every failure is counted, "
     "and no request is repeated. Idle connections ask once in 20 s, 50 others 300 times a second together, 100 new ones "
-    "are opened a second; event streams have ten events a second and no end."
+    "are opened a second; each asks for one of 12,000 segments of 16 KiB. Event streams have ten events a second and no "
+    "end; an event is late by the time from its origin to its client."
 )
 
 
@@ -58,6 +61,10 @@ class Row:
     processes_after: int
     processes_later: int
     """After `LATER_SECONDS` more without an upgrade, with the clients still there."""
+    hit_ratio: float
+    """Of all answers."""
+    least_hit_ratio: float
+    """Of the second with the fewest hits."""
 
     @property
     def failures(self) -> int:
@@ -101,6 +108,10 @@ def penstock(launch: Launch) -> list[str]:
             "4096",
             "--drain",
             "30",
+            "--memory",
+            "768MiB",
+            "--cache",
+            CACHE,
         ),
     ]
 
@@ -147,7 +158,14 @@ def measure(gateway: Upgraded, upgrades: int, settings: Settings, runtime: Path)
     launch = Launch("events", f"{HOST}:{port}", f"{HOST}:{origin}", places["gateway"])
     harness = BENCHMARKS / "harness"
     source = [sys.executable, str(harness / "upgrade_origin.py"), str(origin)]
-    load = [sys.executable, str(harness / "upgrade_load.py"), str(port), str(IDLE), str(STREAMS)]
+    load = [
+        sys.executable,
+        str(harness / "upgrade_load.py"),
+        str(port),
+        str(IDLE),
+        str(STREAMS),
+        str(SEGMENTS),
+    ]
     with (
         Process(source, core=settings.load_core, runtime=places["origin"]) as server,
         Process(gateway.command(launch), core=settings.gateway_core, runtime=places["gateway"]) as process,
@@ -170,10 +188,25 @@ def measure(gateway: Upgraded, upgrades: int, settings: Settings, runtime: Path)
             seen = message(clients)
     versions = gateway.versions()
     row = Row(
-        gateway.name, versions, upgrades, round(took, 1), seen["counts"], seen["first"], before, after, later
+        gateway.name,
+        versions,
+        upgrades,
+        round(took, 1),
+        seen["counts"],
+        seen["first"],
+        before,
+        after,
+        later,
+        *ratios(seen["hits"]),
     )
     print(json.dumps(row.__dict__), file=sys.stderr, flush=True)
     return row
+
+
+def ratios(seconds: list[tuple[int, int, int]]) -> tuple[float, float]:
+    """The share of hits in all answers, and in the second with the fewest. The first and last are not whole."""
+    found = [hits / answers for _, hits, answers in seconds[1:-1]]
+    return round(sum(row[1] for row in seconds) / sum(row[2] for row in seconds), 4), round(min(found), 4)
 
 
 def show(rows: list[Row]) -> None:
@@ -181,7 +214,7 @@ def show(rows: list[Row]) -> None:
     print(f"{'':36}" + "".join(f"{row.gateway:>12}" for row in rows))
     for name in names:
         print(f"{name:36}" + "".join(f"{row.counts.get(name, 0):12g}" for row in rows))
-    for name in ("processes_before", "processes_after", "processes_later"):
+    for name in ("processes_before", "processes_after", "processes_later", "hit_ratio", "least_hit_ratio"):
         print(f"{name.replace('_', ' '):36}" + "".join(f"{getattr(row, name):12}" for row in rows))
 
 
@@ -193,10 +226,17 @@ def main() -> int:
     parser.add_argument("--only", choices=[gateway.name for gateway in GATEWAYS])
     arguments = parser.parse_args()
     command.pin(FULL)
-    upgrades = QUICK_UPGRADES if arguments.quick else UPGRADES
     chosen = [each for each in GATEWAYS if arguments.only in {None, each.name}]
     with tempfile.TemporaryDirectory() as directory:
-        rows = [measure(each, upgrades, FULL, Path(directory) / each.name) for each in chosen]
+        rows = [
+            measure(
+                each,
+                QUICK_UPGRADES if arguments.quick else UPGRADES[each.name],
+                FULL,
+                Path(directory) / each.name,
+            )
+            for each in chosen
+        ]
     show(rows)
     if not arguments.quick and arguments.only is None:
         OUTPUT.write_text(

@@ -1,11 +1,12 @@
-"""What clients notice of an upgrade: `python upgrade_load.py PORT IDLE STREAMS`.
+"""What clients notice of an upgrade: `python upgrade_load.py PORT IDLE STREAMS SEGMENTS`.
 
 It prints a line when all connections are open, counts between the lines "begin" and "end" on its standard input, and
 then prints what it has counted. Nothing is ever asked twice: no failure is hidden by a client that repeats requests.
 
 IDLE connections ask once in 20 s each, 50 others 300 times a second together, and 100 times a second a connection is
-opened, asks, and is closed. STREAMS event streams without end are read; one that ends is opened anew, as `retry` says. Each
-event must come once and in its order, and says when the origin has sent it.
+opened, asks, and is closed: for one of SEGMENTS segments, each of which was asked for once before the line. STREAMS
+event streams without end are read; one that ends is opened anew, as `retry` says. Each event must come once and in its
+order, and says when the origin has sent it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from typing import cast
 
 import uvloop
 
@@ -46,6 +48,10 @@ class Counts:
     seconds: dict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     """What the cache has said, by second."""
 
+    def note_hit(self, is_hit: bool) -> None:
+        if self.is_counting:
+            self.seconds[int(time.monotonic())]["hit" if is_hit else "no hit"] += 1
+
     def note_event(self, took_ms: float) -> None:
         if self.is_counting:
             self.seen["streams: events"] += 1
@@ -63,8 +69,8 @@ class Counts:
 class Client:
     """A connection that is kept, and opened anew when the server has closed it."""
 
-    def __init__(self, port: int, name: str, counts: Counts) -> None:
-        self._port, self._name, self._counts = port, name, counts
+    def __init__(self, port: int, name: str, counts: Counts, segments: int) -> None:
+        self._port, self._name, self._counts, self._segments = port, name, counts, segments
         self._writer: asyncio.StreamWriter | None = None
 
     async def connect(self) -> None:
@@ -74,8 +80,9 @@ class Client:
             self._writer = None
             self._counts.note(f"{self._name}: no connection", error)
 
-    async def ask(self) -> None:
+    async def ask(self, segment: int | None = None) -> None:
         """A request and its answer; a connection is opened before it where the client has no open one."""
+        number = random.randrange(self._segments) if segment is None else segment
         if self._writer is not None and (self._reader.at_eof() or self._writer.is_closing()):
             self._counts.note(f"{self._name}: closed between two requests")
             self.close()
@@ -86,7 +93,7 @@ class Client:
         begun = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                announced = await self._exchange(self._writer)
+                announced = await self._exchange(self._writer, number)
         except (OSError, EOFError, TimeoutError, FailureError) as error:
             self._counts.note(f"{self._name}: failed", error)
             self.close()
@@ -99,9 +106,9 @@ class Client:
             self._counts.note(f"{self._name}: closed as announced")
             self.close()
 
-    async def _exchange(self, writer: asyncio.StreamWriter) -> bool:
+    async def _exchange(self, writer: asyncio.StreamWriter, segment: int) -> bool:
         """Whether the connection ends with it."""
-        writer.write(b"GET /segment HTTP/1.1\r\nHost: gateway\r\n\r\n")
+        writer.write(b"GET /segment/%d HTTP/1.1\r\nHost: gateway\r\n\r\n" % segment)
         head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
         if not head.startswith(b"http/1.1 200"):
             raise FailureError(head[:60])
@@ -109,6 +116,7 @@ class Client:
         if length is None:
             raise FailureError(head)
         await self._reader.readexactly(int(length[1]))
+        self._counts.note_hit(b"; hit" in head)
         return b"connection: close" in head
 
     def close(self) -> None:
@@ -125,9 +133,22 @@ async def paced(client: Client, seconds: float) -> None:
         await asyncio.sleep(random.uniform(0.5, 1.5) * seconds)
 
 
-async def fresh(port: int, counts: Counts) -> None:
+async def warm(port: int, counts: Counts, segments: int) -> None:
+    """Ask for each segment once."""
+    left = iter(range(segments))
+
+    async def ask() -> None:
+        client = Client(port, "warm", counts, segments)
+        for number in left:
+            await client.ask(number)
+        client.close()
+
+    await asyncio.gather(*(ask() for _ in range(20)))
+
+
+async def fresh(port: int, counts: Counts, segments: int) -> None:
     while True:
-        client = Client(port, "fresh", counts)
+        client = Client(port, "fresh", counts, segments)
         await client.ask()
         client.close()
         await asyncio.sleep(random.uniform(0.5, 1.5) * BUSY_CONNECTIONS / FRESH_PER_SECOND)
@@ -145,8 +166,10 @@ class Stream(asyncio.Protocol):
         self._rest, self._number = b"", 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        transport.write(b"GET /events HTTP/1.1\r\nHost: gateway\r\nAccept: text/event-stream\r\n\r\n")
+        # uvloop's is none of asyncio's classes.
+        cast("asyncio.Transport", transport).write(
+            b"GET /events HTTP/1.1\r\nHost: gateway\r\nAccept: text/event-stream\r\n\r\n"
+        )
 
     def data_received(self, data: bytes) -> None:
         now = time.monotonic_ns()
@@ -180,16 +203,16 @@ class Stream(asyncio.Protocol):
             self.connection_lost(error)
 
 
-async def run(port: int, idle: int, streams: int) -> None:
+async def run(port: int, idle: int, streams: int, segments: int) -> None:
     counts, opened = Counts(), asyncio.Semaphore(0)
-    kept = [(Client(port, "idle", counts), IDLE_SECONDS) for _ in range(idle)]
-    kept += [
-        (Client(port, "busy", counts), BUSY_CONNECTIONS / BUSY_PER_SECOND) for _ in range(BUSY_CONNECTIONS)
-    ]
+    await warm(port, counts, segments)
+    kept = [(Client(port, "idle", counts, segments), IDLE_SECONDS) for _ in range(idle)]
+    pause = BUSY_CONNECTIONS / BUSY_PER_SECOND
+    kept += [(Client(port, "busy", counts, segments), pause) for _ in range(BUSY_CONNECTIONS)]
     for client, _ in kept:
         await client.connect()
     tasks = [asyncio.create_task(paced(client, seconds)) for client, seconds in kept]
-    tasks += [asyncio.create_task(fresh(port, counts)) for _ in range(BUSY_CONNECTIONS)]
+    tasks += [asyncio.create_task(fresh(port, counts, segments)) for _ in range(BUSY_CONNECTIONS)]
     for _ in range(streams):
         await Stream(port, counts, opened).open()
     for _ in range(streams):

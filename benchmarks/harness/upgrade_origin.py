@@ -7,6 +7,7 @@ segment of 16 KiB that may be kept for an hour.
 import asyncio
 import sys
 import time
+from typing import cast
 
 import uvloop
 
@@ -31,8 +32,8 @@ class Connection(asyncio.Protocol):
         self._head = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's is none of asyncio's classes.
+        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         self._head += data

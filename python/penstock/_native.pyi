@@ -31,7 +31,7 @@ from .hub import HubStats, TopicStats
 from .log import Entry, LogStats
 from .origins import OriginsStats
 from .serving.relay_spec import Handles, RelaySpec
-from .serving.upgrade_messages import Stream
+from .serving.upgrade_messages import Stream, TicketKey
 from .stats import DecisionStats, DiskStats, EngineStats, InspectionStats, TenantStats, Timings
 from .web.handover import Rest
 from .web.topics import TopicsRoute
@@ -87,6 +87,7 @@ __all__ = [
     "SiteCounts",
     "Source",
     "Status",
+    "TicketSecret",
     "Timeouts",
     "TlsSession",
     "Topics",
@@ -137,7 +138,9 @@ __all__ = [
     "status_line",
     "streams_to_move",
     "take_ready",
+    "take_ticket_secrets",
     "take_up_stream",
+    "ticket_secrets",
     "timings_of",
     "usual_fields",
     "watch",
@@ -278,6 +281,32 @@ def streams_to_move(most: int, within: float) -> list[MovingStream] | None:
 
 def take_up_stream(stream: Stream, client: int, origin: int) -> str | None:
     """Take up a stream of another process, with duplicates of the descriptors. Why it cannot go on here, if so."""
+
+@final
+class TicketSecret:
+    """A secret that keys of session tickets are derived from. Times are seconds since 1970."""
+
+    @property
+    def period(self) -> float:
+        """Seconds for which it seals."""
+
+    @property
+    def secret(self) -> str:
+        """In hexadecimal digits."""
+
+    @property
+    def made(self) -> float:
+        """When it was made."""
+
+    @property
+    def until(self) -> float:
+        """Until when it opens tickets."""
+
+def ticket_secrets() -> list[TicketSecret]:
+    """The random secrets of session tickets of this process."""
+
+def take_ticket_secrets(secrets: Sequence[TicketKey]) -> None:
+    """Begin with the random secrets of another process. What cannot be a secret is dropped."""
 
 def begin_streams(numbers: Sequence[int]) -> None:
     """Begin with the streams of these numbers, which were taken up."""

@@ -22,6 +22,7 @@ KNOWN: dict[str, messages.Message] = {
         (messages.InheritedPlace(3, "web", "127.0.0.1:8080"), messages.InheritedPlace(4, "", "[::1]:8443")),
         more=False,
     ),
+    "keys": messages.Keys((messages.TicketKey(3600.0, "00ff" * 24, 1_764_000_000.5, 1_764_010_800.5),)),
     "ready": messages.Ready(),
     "take": messages.Take(),
     "taken": messages.Taken(),
@@ -72,6 +73,8 @@ _WRONG: list[tuple[bytes, str]] = [
     (b'{"message":"hello","protocols":[1,1],"version":"1","process":true}', "process"),
     (b'{"message":"abort","reason":{"a":1}}', "reason"),
     (b'{"message":"go","numbers":[1,"2"]}', "numbers"),
+    (b'{"message":"keys","keys":[{"period":1.0}]}', "ticketkey: its fields are"),
+    (b'{"message":"keys","keys":["a"]}', "keys"),
     (b'{"message":"go","numbers":[1.0]}', "numbers"),
     (
         (
@@ -112,7 +115,7 @@ json_values: st.SearchStrategy[Any] = st.recursive(
                 st.sampled_from(
                     [
                         *("protocols", "version", "places", "inherited", "more", "reason", "x"),
-                        *("number", "numbers", "request", "elapsed", "sent"),
+                        *("number", "numbers", "request", "keys", "elapsed", "sent"),
                     ]
                 ),
                 json_values,

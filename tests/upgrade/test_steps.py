@@ -73,7 +73,7 @@ async def upgraded_until(
 @pytest.mark.parametrize(
     "step",
     [
-        *("before hello", "after hello", "at offer", "before ready", "after ready", "at take"),
+        *("before hello", "after hello", "at offer", "at keys", "before ready", "after ready", "at take"),
         # It accepts already.
         "before taken",
     ],
@@ -95,7 +95,16 @@ async def test_the_next_process_dies(step: str) -> None:
 @pytest.mark.parametrize(
     "step",
     [
-        *("at hello", "before offer", "after offer", "at ready", "before take", "after take", "at taken"),
+        *(
+            "at hello",
+            "before offer",
+            "after offer",
+            "before keys",
+            "at ready",
+            "before take",
+            "after take",
+            "at taken",
+        ),
         *("before done", "after done"),
     ],
 )

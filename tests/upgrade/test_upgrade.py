@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import ssl
 import stat
 from pathlib import Path
@@ -431,3 +432,31 @@ async def test_what_the_cache_has_in_memory_is_there_in_the_next_process() -> No
             await line.ended(first)
         assert origin_asked == targets
         assert "upgrade: 50 stored responses have moved" in line.first.log()
+
+
+async def test_clients_of_tls_resume_their_sessions_in_the_next_process(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    cert, key = map(str, written(authority, tmp_path, "localhost"))
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+
+    def ask(port: int, session: ssl.SSLSession | None) -> tuple[bool, ssl.SSLSession | None]:
+        plain = socket.create_connection(("127.0.0.1", port), timeout=30)
+        with context.wrap_socket(plain, server_hostname="localhost", session=session) as secure:
+            secure.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            while secure.recv(65536):
+                pass
+            return bool(secure.session_reused), secure.session
+
+    async with (
+        ScriptedOrigin(Recorder()) as origin,
+        serving("--origin", origin.url, "--tls-cert", cert, "--tls-key", key) as line,
+    ):
+        is_resumed, session = await asyncio.to_thread(ask, line.port, None)
+        assert not is_resumed
+        for _ in range(2):
+            first = line.newest
+            await line.upgrade()
+            await line.ended(first)
+            is_resumed, session = await asyncio.to_thread(ask, line.port, session)
+            assert is_resumed

@@ -23,6 +23,7 @@ from .upgrade_messages import (
     Go,
     Have,
     Hello,
+    Keys,
     Message,
     Offer,
     Ready,
@@ -73,6 +74,7 @@ class Predecessor:
             self._send(Hello((PROTOCOL, PROTOCOL), version, os.getpid()))
             while self._take_offer():
                 pass
+            self._take_keys()
         except (EOFError, BrokenPipeError, ConnectionResetError):
             # What it has not given is opened anew.
             self._has_died = True
@@ -90,6 +92,13 @@ class Predecessor:
         for row in message.inherited:
             take_inherited(row.number, row.name, row.place)
         return message.more
+
+    def _take_keys(self) -> None:
+        """Take the secrets of session tickets, so that clients of TLS resume their sessions here."""
+        message, _ = self._receive()
+        if not isinstance(message, Keys):
+            raise self._failure(f"it said {type(message).__name__.lower()} in place of keys")
+        _native.take_ticket_secrets(message.keys)
 
     @classmethod
     def of_environment(cls, version: str) -> Self | None:

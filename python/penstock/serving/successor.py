@@ -29,6 +29,7 @@ from .upgrade_messages import (
     Have,
     Hello,
     InheritedPlace,
+    Keys,
     Message,
     Offer,
     Ready,
@@ -38,6 +39,7 @@ from .upgrade_messages import (
     Stream,
     Take,
     Taken,
+    TicketKey,
     UnreadableError,
     fits,
     receive,
@@ -124,6 +126,10 @@ class Successor:
             for each in found:
                 stack.callback(each.close)
             self._offer([*found, *others])
+        secrets = _native.ticket_secrets()
+        self._send(
+            Keys(tuple(TicketKey(each.period, each.secret, each.made, each.until) for each in secrets))
+        )
         self._receive(Ready)
 
     def _offer(self, listeners: Sequence[socket.socket]) -> None:
@@ -209,7 +215,7 @@ class Successor:
         return given, refused
 
     def _give_streams(self, streams: Sequence[_native.MovingStream]) -> int:
-        """Give it `streams`; those that it refuses go on here. How many it has.
+        """Give it `streams`; the streams that it refuses go on here. How many it has.
 
         Raises:
             PenstockError: it has ended, or does not answer (PROCESS_FAILED).

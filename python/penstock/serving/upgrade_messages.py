@@ -5,6 +5,7 @@ The one before is the process that serves, the next is the one that takes its pl
 
     next → before   hello   it is there, and speaks these protocols
     before → next   offer   what it listens to, with the descriptors; several, if there are many
+    before → next   keys    what the keys of its session tickets are derived from
     next → before   ready   it listens to all that it is configured to, and accepts nothing yet
     before → next   take    it accepts no more, and still could
     next → before   taken   it accepts
@@ -28,7 +29,7 @@ other process: the one before serves on, unless it has said `done`; the next one
 import json
 import math
 import socket
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, get_args
 
 from penstock._shapes import misfit
@@ -45,6 +46,7 @@ __all__ = [
     "Have",
     "Hello",
     "InheritedPlace",
+    "Keys",
     "Message",
     "Offer",
     "Ready",
@@ -54,6 +56,7 @@ __all__ = [
     "Stream",
     "Take",
     "Taken",
+    "TicketKey",
     "UnreadableError",
     "dump",
     "fits",
@@ -112,6 +115,26 @@ class Offer:
     """Those of them that have names or numbers in the configuration."""
     more: bool
     """Another offer follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class TicketKey:
+    """A secret that keys of session tickets are derived from. Times are seconds since 1970."""
+
+    period: float
+    """Seconds for which it seals."""
+    secret: str = field(repr=False)
+    """In hexadecimal digits."""
+    made: float
+    until: float
+    """When it opens no ticket any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The random secrets of the session tickets of the process before, of each period the newest first."""
+
+    keys: tuple[TicketKey, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +239,7 @@ class Abort:
 Message = (
     Hello
     | Offer
+    | Keys
     | Ready
     | Take
     | Taken
@@ -249,6 +273,13 @@ def dump(message: Message) -> bytes:
     if len(data) > LENGTH:
         raise ValueError(f"a message of {len(data)} bytes; an upgrade takes {LENGTH} at most")
     return data
+
+
+_ROWS: Final[dict[type[Message], dict[str, type]]] = {
+    Offer: {"inherited": InheritedPlace},
+    Keys: {"keys": TicketKey},
+}
+"""The fields of messages that are tuples of other dataclasses."""
 
 
 def fits(message: Message) -> bool:
@@ -285,11 +316,11 @@ def _made(cls: Any, fields: dict[str, Any]) -> Any:
     if not all(math.isfinite(each) for each in fields.values() if isinstance(each, float)):
         raise UnreadableError(f"{name}: a number is not finite")
     values = {field: tuple(each) if isinstance(each, list) else each for field, each in fields.items()}
-    if cls is Offer and isinstance(values["inherited"], tuple):
-        rows = values["inherited"]
-        values["inherited"] = tuple(
-            _made(InheritedPlace, row) if isinstance(row, dict) else row for row in rows
-        )
+    for field_name, row_class in _ROWS.get(cls, {}).items():
+        if isinstance(rows := values[field_name], tuple):
+            values[field_name] = tuple(
+                _made(row_class, row) if isinstance(row, dict) else row for row in rows
+            )
     made = cls(**values)
     if wrong := misfit(cls, made):
         raise UnreadableError(f"{name}: {wrong}")

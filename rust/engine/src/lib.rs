@@ -17,8 +17,6 @@ mod drain;
 #[cfg(not(loom))]
 pub mod edge;
 pub mod events;
-#[cfg_attr(loom, allow(dead_code, reason = "what uses it is not a part of the models"))]
-mod fate;
 pub mod hub;
 pub mod inspect;
 #[cfg(not(loom))]
@@ -27,6 +25,8 @@ pub mod metrics;
 mod net;
 #[cfg(not(loom))]
 pub mod origin;
+#[cfg_attr(loom, allow(dead_code, reason = "what uses it is not a part of the models"))]
+mod outcome;
 #[cfg(not(loom))]
 pub mod relay_spec;
 #[cfg(not(loom))]

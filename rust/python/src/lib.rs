@@ -98,9 +98,10 @@ mod _native {
     };
     #[pymodule_export]
     use super::takeover::{
-        MovingStream, adopt_client, begin_all_streams, begin_moving_streams, begin_streams, claim_listener,
-        clients_given_away, close_given_listeners, end_moving_streams, give_clients_away, give_listeners,
-        gives_clients_away, hold_clients, let_clients_in, listeners, streams_to_move, take_up_stream,
+        MovingStream, TicketSecret, adopt_client, begin_all_streams, begin_moving_streams, begin_streams,
+        claim_listener, clients_given_away, close_given_listeners, end_moving_streams, give_clients_away,
+        give_listeners, gives_clients_away, hold_clients, let_clients_in, listeners, streams_to_move,
+        take_ticket_secrets, take_up_stream, ticket_secrets,
     };
     #[pymodule_export]
     use super::tls::{TlsSession, self_signed};

@@ -2,9 +2,10 @@
 
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use penstock_engine::takeover::streams::{self, FrozenStream, StreamState};
+use penstock_engine::tls::{self, GivenSecret};
 use penstock_engine::{duplicate, takeover};
 use pyo3::prelude::*;
 
@@ -227,6 +228,54 @@ fn text_of(bytes: &[u8]) -> String {
 /// What [`text_of`] was made of.
 fn bytes_of(text: &str) -> Option<Vec<u8>> {
     text.chars().map(|character| u8::try_from(character).ok()).collect()
+}
+
+/// A secret that keys of session tickets are derived from. Times are seconds since 1970.
+#[pyclass(frozen, get_all, module = "penstock._native")]
+pub(crate) struct TicketSecret {
+    period: f64,
+    /// In hexadecimal digits.
+    secret: String,
+    made: f64,
+    until: f64,
+}
+
+/// A secret of another process, as it is described here.
+#[derive(FromPyObject)]
+pub(crate) struct GivenTicketSecret {
+    period: f64,
+    secret: String,
+    made: f64,
+    until: f64,
+}
+
+/// The random secrets of session tickets of this process.
+#[pyfunction]
+pub(crate) fn ticket_secrets() -> Vec<TicketSecret> {
+    let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    let secret = |given: GivenSecret| TicketSecret {
+        period: given.period.as_secs_f64(),
+        secret: given.bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}")),
+        made: since(given.made),
+        until: since(given.until),
+    };
+    tls::own_secrets().into_iter().map(secret).collect()
+}
+
+/// Begins with the random secrets of another process. What cannot be a secret is dropped.
+#[pyfunction]
+pub(crate) fn take_ticket_secrets(secrets: Vec<GivenTicketSecret>) {
+    let secret = |given: GivenTicketSecret| {
+        let seconds = |value| Duration::try_from_secs_f64(value).ok();
+        let digits = |at: usize| u8::from_str_radix(given.secret.get(at..at + 2)?, 16).ok();
+        Some(GivenSecret {
+            period: seconds(given.period)?,
+            bytes: (0..given.secret.len()).step_by(2).map(digits).collect::<Option<_>>()?,
+            made: UNIX_EPOCH.checked_add(seconds(given.made)?)?,
+            until: UNIX_EPOCH.checked_add(seconds(given.until)?)?,
+        })
+    };
+    tls::take_secrets(secrets.into_iter().filter_map(secret).collect());
 }
 
 /// Begins with the streams of these numbers, which were taken up.

@@ -36,3 +36,4 @@ pub use provider::provider;
 pub use self_signed::self_signed;
 pub use server::{Alert, CertificateStatus, TlsCounts, TlsServer};
 pub use settings::{CertificateFiles, ClientAuth, TlsSettings, UnknownNames, Version};
+pub use tickets::keys::{GivenSecret, own_secrets, take_secrets};

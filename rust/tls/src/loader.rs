@@ -191,17 +191,17 @@ impl Loader {
             });
         }
         let period = self.settings.ticket_period;
-        let turned = match &mut self.own {
-            Some(ring) => ring.turn(look.now, period),
-            None => Ring::random(look.now, period).map(|ring| {
+        match Ring::own(look.now, period) {
+            Ok(ring) => {
+                let is_new = self.own.as_ref() != Some(&ring);
                 self.own = Some(ring);
-                true
-            }),
-        };
-        turned.unwrap_or_else(|error| {
-            look.errors.push(error);
-            false
-        })
+                is_new
+            }
+            Err(error) => {
+                look.errors.push(error);
+                false
+            }
+        }
     }
 
     /// The pairs that are served, in the order of preference.

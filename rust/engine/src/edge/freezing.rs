@@ -40,8 +40,8 @@ impl Task<'_> {
             elapsed: self.progress.elapsed(),
             first_byte: self.progress.first_byte().unwrap_or_default(),
         };
-        if let Some(fate) = freeze(context, client, origin, state) {
-            self.progress.freeze(fate);
+        if let Some(outcome) = freeze(context, client, origin, state) {
+            self.progress.freeze(outcome);
         }
         // If streams do not move any more, it was asked too late.
         self.stay(outgoing);

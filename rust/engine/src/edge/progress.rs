@@ -17,7 +17,7 @@ use crate::app::Note;
 use crate::cache::CacheStatus;
 use crate::clock;
 use crate::error::{Code, Error, Result};
-use crate::fate::Fate;
+use crate::outcome::Outcome;
 use crate::sync::{Arc, Mutex, lock};
 
 /// How far an exchange has come.
@@ -53,8 +53,8 @@ pub(super) struct Progress {
     open: OnceLock<OpenStream>,
     /// The head of the origin's response, if another process could go on with the exchange.
     origin_head: OnceLock<Box<[u8]>>,
-    /// What becomes of it, if it was frozen.
-    fate: Mutex<Option<Arc<Fate>>>,
+    /// Whether the next process has it, if it was frozen.
+    outcome: Mutex<Option<Arc<Outcome>>>,
 }
 
 /// It is to end at once.
@@ -122,7 +122,7 @@ impl Progress {
             following: OnceLock::new(),
             open: OnceLock::new(),
             origin_head: OnceLock::new(),
-            fate: Mutex::default(),
+            outcome: Mutex::default(),
         }
     }
 
@@ -336,9 +336,9 @@ impl Progress {
         self.has_any(MOVES)
     }
 
-    /// It is neither read nor written until its `fate` is decided.
-    pub(super) fn freeze(&self, fate: Arc<Fate>) {
-        *lock(&self.fate) = Some(fate);
+    /// It is neither read nor written until its `outcome` is decided.
+    pub(super) fn freeze(&self, outcome: Arc<Outcome>) {
+        *lock(&self.outcome) = Some(outcome);
         self.set(FROZEN);
     }
 
@@ -350,8 +350,8 @@ impl Progress {
 
     /// Ready when it is frozen no longer: whether the next process has it.
     pub(super) fn poll_given(&self, context: &Context<'_>) -> Poll<bool> {
-        let fate = lock(&self.fate).clone();
-        let is_given = ready!(fate.map_or(Poll::Ready(false), |fate| fate.poll_given(context)));
+        let outcome = lock(&self.outcome).clone();
+        let is_given = ready!(outcome.map_or(Poll::Ready(false), |outcome| outcome.poll_given(context)));
         self.unset(FROZEN);
         if is_given {
             self.set(GIVEN);

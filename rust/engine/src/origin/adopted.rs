@@ -21,7 +21,7 @@ use crate::wire::{Head, body_of, keeps_alive};
 /// The connection counts as one in use, even if there are as many as there may be.
 ///
 /// # Errors
-/// `ORIGIN_RESET` if the socket is none that this process can wait for, and what is wrong with the head.
+/// `ORIGIN_RESET` if this process cannot wait for the socket, and what is wrong with the head.
 pub(crate) fn adopt(
     origins: &Origins,
     request: &Request,

@@ -84,9 +84,11 @@ impl Body {
         self.arriving.drive(context)
     }
 
-    /// As [`Source::at_rest`](crate::net::Source::at_rest): of one origin alone.
+    /// As [`Source::at_rest`](crate::net::Source::at_rest).
     pub(super) fn at_rest(&self) -> Option<OwnedFd> {
-        if self.followed.is_some() { None } else { self.arriving.at_rest() }
+        // What may be asked for elsewhere is counted here.
+        let resumes = self.followed.as_ref().is_some_and(|followed| followed.resume.is_some());
+        if resumes { None } else { self.arriving.at_rest() }
     }
 
     /// Whether there is nothing more to read.

@@ -106,6 +106,33 @@ pub(crate) async fn begin(
     Ok((head, Begun { body, rest: Some(rest), deadline }))
 }
 
+/// Puts the body of `begun` into `feed`.
+///
+/// # Cancellation
+/// The connection is closed at once, and when the consumer leaves.
+pub(crate) async fn feed(begun: Begun, feed: Feed) {
+    let Begun { body, rest, deadline } = begun;
+    let Some(rest) = rest else { return };
+    let result = {
+        let mut feeding = Feeding::new(body, rest, &feed);
+        let end = tokio::select! {
+            biased;
+            () = feed.closed() => return,
+            error = expiry(deadline) => Err(error),
+            end = poll_fn(|context| feeding.poll(context)) => end,
+        };
+        match end {
+            Ok(()) => Ok(feeding.finish()),
+            Err(error) => Err(feeding.fail(error)),
+        }
+    };
+    feed.feed_on(0);
+    match result {
+        Ok(ending) => feed.finish(ending),
+        Err(error) => feed.fail(error),
+    }
+}
+
 /// The origin, or the upstream.
 enum Whom {
     One(Shared<Place>),

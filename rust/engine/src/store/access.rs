@@ -51,7 +51,7 @@ impl Caching {
             }
         };
         let (cache, requests) = (Arc::clone(&self.cache), Arc::clone(&self.requests));
-        Access { cache, requests, policy, overrides, origins }
+        Access { cache, requests, policy, overrides, origins, hands_over: false }
     }
 }
 
@@ -66,6 +66,8 @@ pub struct Access {
     pub(super) overrides: Overrides,
     /// The thread to which they belong runs this request.
     pub(super) origins: Arc<Origins>,
+    /// The caller sends on what is not stored.
+    pub(super) hands_over: bool,
 }
 
 impl Access {

@@ -21,7 +21,7 @@ use crate::cache::{
     decide, invalidated, is_of_unknown_length, refill, stands_in, too_large,
 };
 use crate::error::{Code, Result};
-use crate::origin::{self, RequestBody};
+use crate::origin::{self, Begun, RequestBody};
 use crate::relay::response_fields;
 use crate::stream::{Ending, Feed, ResponseHead, Stream};
 use crate::sync::Arc;
@@ -34,7 +34,8 @@ use crate::work::{Work, worked};
 /// A fill goes on, or not, as the policy says; a response that is not stored ends at once.
 pub async fn fetch(access: Access, request: Box<origin::Request>, feed: Feed) {
     let pool = access.cache.pool.clone();
-    let Some((delivery, feed)) = worked(Work::Cache, find(access, request, feed)).await else { return };
+    let found = worked(Work::Cache, find(access, request, feed)).await;
+    let Some((Found::Stored(delivery), feed)) = found else { return };
     let result = tokio::select! {
         biased;
         result = worked(Work::Cache, delivery.send(&pool, &feed)) => result,
@@ -43,27 +44,34 @@ pub async fn fetch(access: Access, request: Box<origin::Request>, feed: Feed) {
     end(feed, result);
 }
 
-/// As [`fetch`], but a stored or growing response is for the caller to send, and nothing of it is put into `feed`.
+/// A response that is for the caller to send.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// It is stored, or growing.
+    Stored(Box<Delivery>),
+    /// It is the origin's, and is not stored.
+    Passed(Box<(ResponseHead, Begun)>),
+}
+
+/// As [`fetch`], but nothing of a response that is found, or that is not stored, is put into `feed`.
 ///
 /// # Cancellation
 /// As [`fetch`].
-pub(crate) async fn serve(
-    access: Access,
-    request: Box<origin::Request>,
-    feed: Feed,
-) -> Option<Box<Delivery>> {
-    worked(Work::Cache, find(access, request, feed)).await.map(|(delivery, _)| delivery)
+pub(crate) async fn serve(access: Access, request: Box<origin::Request>, feed: Feed) -> Option<Found> {
+    let access = Access { hands_over: true, ..access };
+    worked(Work::Cache, find(access, request, feed)).await.map(|(found, _)| found)
 }
 
-/// A stored or growing response, with the feed for it. Any other response has been put into the feed.
-async fn find(access: Access, request: Box<origin::Request>, feed: Feed) -> Option<(Box<Delivery>, Feed)> {
+/// A response for the caller to send, with the feed for it. Any other response has been put into the feed.
+async fn find(access: Access, request: Box<origin::Request>, feed: Feed) -> Option<(Found, Feed)> {
     let served = tokio::select! {
         biased;
         served = access.run(request, &feed) => served,
         () = feed.closed() => return None,
     };
     let result = match served {
-        Ok(Served::Stored(delivery)) => return Some((delivery, feed)),
+        Ok(Served::Stored(delivery)) => return Some((Found::Stored(delivery), feed)),
+        Ok(Served::Begun(begun)) => return Some((Found::Passed(begun), feed)),
         Ok(Served::Passed(result)) => result,
         Err(error) => {
             access.requests.count(CacheResult::Error);
@@ -91,6 +99,8 @@ enum Served {
     Stored(Box<Delivery>),
     /// The origin's answer, whose head is in the feed; and how its body has ended.
     Passed(Result<Ending>),
+    /// The origin's answer, for the caller to send.
+    Begun(Box<(ResponseHead, Begun)>),
 }
 
 /// What to do next, decided under the lock of the entry.
@@ -232,6 +242,10 @@ impl Access {
                 let variants = among.iter().map(|place| object(*place)).collect();
                 let plan = FetchPlan::selection(variants, conditions.clone());
                 plan.with_fill(self.fill(*fill, request, notes, now), request)
+            }
+            // They would not be stored.
+            Decision::Miss { why, .. } if lookup.accepts_events_alone() => {
+                return LookupStep::Pass(forwarded(*why));
             }
             Decision::Miss { stored, why, fill } => {
                 let plan = FetchPlan { stored: stored.map(object), ..FetchPlan::new(*why) };
@@ -379,6 +393,20 @@ impl Access {
     ) -> Result<Served> {
         let (inner, stream) = self.cache.stream();
         let since = (lookup.method == "POST").then(|| self.cache.since());
+        if self.hands_over {
+            let interim = |head| feed.push_interim(head);
+            let (answered, begun) = origin::begin(Arc::clone(&self.origins), request, &interim).await?;
+            let (head, posted) = self.note_answer(lookup, &answered.head, status, since, None);
+            let head = ResponseHead { head, ..answered };
+            if posted.is_none() {
+                return Ok(Served::Begun(Box::new((head, begun))));
+            }
+            feed.feed_on(begun.line());
+            feed.set_head(head);
+            let (inner, stream) = self.cache.stream();
+            let ((), sent) = tokio::join!(origin::feed(begun, inner), hand_on(&stream, feed, posted, None));
+            return Ok(Served::Passed(sent));
+        }
         let fetching = origin::fetch(Arc::clone(&self.origins), request, inner);
         let ((), result) = tokio::join!(fetching, self.forward(lookup, stream, status, since, None, feed));
         result
@@ -390,7 +418,7 @@ impl Access {
         &self,
         lookup: &Lookup,
         stream: Stream,
-        mut status: CacheStatus,
+        status: CacheStatus,
         since: Option<RequestEpoch>,
         cut: Option<Cut>,
         feed: &Feed,
@@ -404,6 +432,22 @@ impl Access {
         })
         .await?;
         let Some(ResponseHead { head, timings, reused }) = stream.head() else { return Err(closed()) };
+        let (noted, posted) = self.note_answer(lookup, head, status, since, cut);
+        feed.feed_on(stream.line());
+        feed.set_head(ResponseHead { head: noted, timings: *timings, reused: *reused });
+        Ok(Served::Passed(hand_on(&stream, feed, posted, cut).await))
+    }
+
+    /// Does what the origin's answer demands of the cache: invalidates responses, and begins to store it if it may be stored
+    /// nevertheless, since when it was requested. Returns the head for the client.
+    fn note_answer<'a>(
+        &'a self,
+        lookup: &'a Lookup,
+        head: &Head,
+        mut status: CacheStatus,
+        since: Option<RequestEpoch>,
+        cut: Option<Cut>,
+    ) -> (Head, Option<PostResponse<'a>>) {
         let lines: Vec<_> = response_fields(head).collect();
         let targets = invalidated(&lookup.method, lookup.target(), head.status, &lines);
         let mut keys: Vec<_> =
@@ -428,9 +472,7 @@ impl Access {
         let mut noted = Head::new(code, reason, status.beside(&self.policy.rules.name, fields).iter());
         noted.minor_version = head.minor_version;
         self.requests.count(CacheResult::Passed);
-        feed.feed_on(stream.line());
-        feed.set_head(ResponseHead { head: noted, timings: *timings, reused: *reused });
-        Ok(Served::Passed(hand_on(&stream, feed, posted, cut).await))
+        (noted, posted)
     }
 }
 

@@ -103,6 +103,13 @@ impl Lookup {
         Request::read(&self.method, self.target(), lines)
     }
 
+    /// Whether nothing but a stream of events is wanted, as by what reads one in a browser (HTML, section 9.2).
+    pub(super) fn accepts_events_alone(&self) -> bool {
+        let mut accepted = self.headers.iter().filter(|(name, _)| is_one_of(name, &["accept"]));
+        accepted.next().is_some_and(|(_, value)| value.eq_ignore_ascii_case(b"text/event-stream"))
+            && accepted.next().is_none()
+    }
+
     /// Whether a range is requested without If-Range.
     pub(super) fn has_range(&self) -> bool {
         let has = |name| self.headers.iter().any(|(other, _)| is_one_of(other, &[name]));

@@ -59,7 +59,7 @@ pub use disk::{DiskConfig, DiskStats, format};
 #[cfg(not(loom))]
 pub use fetch::fetch;
 #[cfg(not(loom))]
-pub(crate) use fetch::serve;
+pub(crate) use fetch::{Found, serve};
 #[cfg(not(loom))]
 pub(crate) use hit::HitRequest;
 #[cfg(not(loom))]

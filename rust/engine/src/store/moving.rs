@@ -190,7 +190,7 @@ fn read_number(source: &mut impl Read) -> io::Result<Option<u64>> {
     }
 }
 
-/// The head of a record; `None` if it is none.
+/// The head of a record; `None` if it is not valid.
 fn read_head(source: &mut impl Read) -> io::Result<Option<(Layout, Head)>> {
     let mut prefix = [0; PREFIX];
     source.read_exact(&mut prefix)?;

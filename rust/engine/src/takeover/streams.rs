@@ -14,7 +14,7 @@ use std::time::Duration;
 use socket2::Socket;
 
 use super::listener_of;
-use crate::fate::Fate;
+use crate::outcome::Outcome;
 use crate::sync::{Arc, Mutex, lock};
 
 /// What the next process has to know of a stream. The rest follows from its configuration.
@@ -43,19 +43,19 @@ pub struct FrozenStream {
     pub origin: OwnedFd,
     /// What else there is of it.
     pub state: StreamState,
-    fate: Arc<Fate>,
+    outcome: Arc<Outcome>,
 }
 
 impl FrozenStream {
     /// It is the next process's: this one forgets it.
     pub fn give(self) {
-        self.fate.decide(true);
+        self.outcome.decide(true);
     }
 }
 
 impl Drop for FrozenStream {
     fn drop(&mut self) {
-        self.fate.decide(false);
+        self.outcome.decide(false);
     }
 }
 
@@ -75,13 +75,13 @@ pub(crate) fn freeze(
     client: OwnedFd,
     origin: OwnedFd,
     state: StreamState,
-) -> Option<Arc<Fate>> {
+) -> Option<Arc<Outcome>> {
     let mut frozen = lock(&FROZEN);
     let frozen = frozen.as_mut()?;
-    let fate = Arc::new(Fate::new(context.waker().clone()));
-    frozen.push_back(FrozenStream { client, origin, state, fate: Arc::clone(&fate) });
+    let outcome = Arc::new(Outcome::new(context.waker().clone()));
+    frozen.push_back(FrozenStream { client, origin, state, outcome: Arc::clone(&outcome) });
     HAS_FROZEN.notify_one();
-    Some(fate)
+    Some(outcome)
 }
 
 /// Has streams move from now on.
@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    fn frozen_here(sent: u64) -> Option<Arc<Fate>> {
+    fn frozen_here(sent: u64) -> Option<Arc<Outcome>> {
         let (client, origin) = UnixStream::pair().unwrap();
         freeze(&Context::from_waker(Waker::noop()), client.into(), origin.into(), state(sent))
     }
@@ -170,14 +170,14 @@ mod tests {
         assert!(frozen_here(0).is_none(), "they do not move yet");
         assert!(frozen(1, Duration::ZERO).is_none());
         begin_moving();
-        let fates: Vec<_> = (0..3).map(|sent| frozen_here(sent).unwrap()).collect();
+        let outcomes: Vec<_> = (0..3).map(|sent| frozen_here(sent).unwrap()).collect();
         let mut given = frozen(2, Duration::ZERO).unwrap();
         assert_eq!(given.iter().map(|stream| stream.state.sent).collect::<Vec<_>>(), [0, 1]);
-        assert!(fates.iter().all(|fate| fate.poll_given(context).is_pending()));
+        assert!(outcomes.iter().all(|outcome| outcome.poll_given(context).is_pending()));
         given.pop().unwrap().give();
         drop(given);
         end_moving();
-        let decided = fates.iter().map(|fate| fate.poll_given(context)).collect::<Vec<_>>();
+        let decided = outcomes.iter().map(|outcome| outcome.poll_given(context)).collect::<Vec<_>>();
         assert_eq!(decided, [Poll::Ready(false), Poll::Ready(true), Poll::Ready(false)]);
         assert!(frozen_here(0).is_none() && frozen(1, Duration::ZERO).is_none());
     }

@@ -2,8 +2,13 @@
 //!
 //! A random secret seals for one period, and opens for three. Then nothing is left of it: what was sent in a session
 //! cannot be read by who takes this process's memory later (RFC 8446, section 8.1).
+//!
+//! All sites of a process with one period have the same random secrets, because keys are derived for each site. The process that
+//! takes the place of this one is given them.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use penstock_error::{Code, Result};
@@ -49,6 +54,51 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// The random secrets of this process, by their periods.
+static OWN: Mutex<BTreeMap<Duration, Ring>> = Mutex::new(BTreeMap::new());
+
+/// A random secret, as one process gives it to another.
+#[derive(Clone, PartialEq, Eq)]
+pub struct GivenSecret {
+    /// How long it seals.
+    pub period: Duration,
+    /// The secret.
+    pub bytes: Vec<u8>,
+    /// When it was made.
+    pub made: SystemTime,
+    /// Until when it opens.
+    pub until: SystemTime,
+}
+
+impl fmt::Debug for GivenSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GivenSecret").field("period", &self.period).finish_non_exhaustive()
+    }
+}
+
+/// The random secrets of this process, of each period those first that are newer.
+pub fn own_secrets() -> Vec<GivenSecret> {
+    let own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let given = |(period, ring): (&Duration, &Ring)| {
+        let period = *period;
+        ring.secrets.clone().into_iter().filter_map(move |Secret { bytes, life }| {
+            life.map(|(made, until)| GivenSecret { period, bytes, made, until })
+        })
+    };
+    own.iter().flat_map(given).collect()
+}
+
+/// Begins with the random secrets of another process, in the order of [`own_secrets`]. What cannot be a secret is dropped.
+pub fn take_secrets(given: Vec<GivenSecret>) {
+    let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+    for GivenSecret { period, bytes, made, until } in given {
+        if bytes.len() == LENGTH {
+            let ring = own.entry(period).or_insert_with(|| Ring { secrets: Vec::new() });
+            ring.secrets.push(Secret { bytes, life: Some((made, until)) });
+        }
+    }
+}
+
 /// Secrets, of which the first one seals.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ring {
@@ -56,10 +106,22 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
+    /// The random secrets of this process that have a `period`, as they are now.
+    ///
+    /// # Errors
+    /// `BAD_CONFIGURATION` if the system gives no random numbers.
+    pub(crate) fn own(now: SystemTime, period: Duration) -> Result<Self> {
+        let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let ring = own.entry(period).or_insert_with(|| Self { secrets: Vec::new() });
+        ring.turn(now, period)?;
+        Ok(ring.clone())
+    }
+
     /// One random secret.
     ///
     /// # Errors
     /// `BAD_CONFIGURATION` if the system gives no random numbers.
+    #[cfg(test)]
     pub(crate) fn random(now: SystemTime, period: Duration) -> Result<Self> {
         Ok(Self { secrets: vec![Secret::random(now, period)?] })
     }

@@ -33,7 +33,7 @@ use crate::net::{Outgoing, Piece, Supply};
 use crate::origin::{self, RequestBody};
 use crate::relay;
 use crate::relay_spec::{Edit, Relay};
-use crate::store::{self, Caching, Delivery, Overrides};
+use crate::store::{self, Caching, Delivery, Found, Overrides};
 use crate::stream::{Feed, ResponseHead};
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::{BodyFraming, Head, body_of, grpc_kind, offers_websocket};
@@ -256,7 +256,7 @@ async fn begin(task: &Task<'_>, relay: &Relay, body: RequestBody, outgoing: &mut
         // On the heap, so that a relay without a cache does not pay for its state.
         match Box::pin(relay_by_cache(task, relay, caching, body, outgoing)).await {
             Err(error) if task.may_ask_again(&error, outgoing) => {}
-            result => return result.map(|()| Begun::Sent),
+            result => return result,
         }
     }
 }
@@ -291,7 +291,6 @@ async fn begin_body(
     if let Some((account, inspector)) = task.account.zip(inspector.as_ref()) {
         account.note_inspector(inspector);
     }
-    let allowance = supplies.allowance();
     let interim = Mutex::new(Vec::new());
     let pass = |head| lock(&interim).push(head);
     let origins = Arc::clone(&supplies.origins[task.thread]);
@@ -308,13 +307,28 @@ async fn begin_body(
         })
         .await?
     };
+    let is_events = put_body(task, relay, &head, body, inspector, outgoing).await?;
+    Ok(Begun::Body { is_events, left })
+}
+
+/// Puts the head of the origin's response and the body that its connection brings into `outgoing`. Whether it is a stream of
+/// events.
+async fn put_body(
+    task: &Task<'_>,
+    relay: &Relay,
+    head: &ResponseHead,
+    body: origin::Begun,
+    inspector: Option<Inspector>,
+    outgoing: &mut Outgoing,
+) -> Result<bool> {
+    let allowance = task.site.supplies.allowance();
     if let Some(account) = task.account {
-        account.note_head(&head);
+        account.note_head(head);
     }
     let web = task.web(&head.head, body.framing());
     // The trailers follow as bytes of the body.
     let framing = if web.is_some() { BodyFraming::Chunked } else { body.framing() };
-    let (framing, is_events) = task.begin(relay, &head, framing, outgoing);
+    let (framing, is_events) = task.begin(relay, head, framing, outgoing);
     if let Some(moved) = task.moved {
         task.progress.go_on_after(moved.sent);
         outgoing.go_on_after(moved.payload);
@@ -332,7 +346,7 @@ async fn begin_body(
     };
     outgoing.attach(task.supply(relay, supply, is_events, inspector), framing);
     at_once(|context| task.prime(context, outgoing)).await?;
-    Ok(Begun::Body { is_events, left })
+    Ok(is_events)
 }
 
 /// By way of the relay's cache: what is stored there or on its way, or what the origin answers, out of a stream.
@@ -342,7 +356,7 @@ async fn relay_by_cache(
     caching: &Caching,
     body: RequestBody,
     outgoing: &mut Outgoing,
-) -> Result<()> {
+) -> Result<Begun> {
     let supplies = &task.site.supplies;
     let (feed, stream) = supplies.stream();
     // `drive` goes before each look at the stream.
@@ -364,10 +378,19 @@ async fn relay_by_cache(
         if stored.is_some() { Poll::Ready(Ok(stored)) } else { stream.poll_head(context).map_ok(|_| None) }
     })
     .await?;
-    if let Some(delivery) = stored {
-        drop(stream);
-        at_once(|context| task.begin_stored(context, relay, delivery, outgoing)).await?;
-        return send(task, relay.leave(Some(false)), false, left, outgoing, |_| {}).await;
+    match stored {
+        Some(Found::Stored(delivery)) => {
+            drop(stream);
+            at_once(|context| task.begin_stored(context, relay, delivery, outgoing)).await?;
+            send(task, relay.leave(Some(false)), false, left, outgoing, |_| {}).await?;
+            return Ok(Begun::Sent);
+        }
+        Some(Found::Passed(passed)) => {
+            let (head, body) = *passed;
+            let is_events = put_body(task, relay, &head, body, None, outgoing).await?;
+            return Ok(Begun::Body { is_events, left });
+        }
+        None => {}
     }
     let Some(head) = stream.head() else {
         return Err(Code::Internal.error("a head that had come is gone"));
@@ -386,7 +409,8 @@ async fn relay_by_cache(
     })
     .await?;
     let leave = relay.leave(Some(is_events));
-    send(task, leave, is_events, left, outgoing, |context| drop(drive(context))).await
+    send(task, leave, is_events, left, outgoing, |context| drop(drive(context))).await?;
+    Ok(Begun::Sent)
 }
 
 impl Task<'_> {

@@ -1,4 +1,4 @@
-//! What becomes of a stream that is frozen: one thread decides, and the task of the stream waits for it.
+//! The outcome for a stream that is frozen: one thread decides, and the task of the stream waits for it.
 
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
@@ -9,14 +9,14 @@ const OPEN: u8 = 0;
 const GIVEN: u8 = 1;
 const KEPT: u8 = 2;
 
-/// What becomes of a frozen stream.
+/// Whether the next process has a frozen stream.
 #[derive(Debug)]
-pub(crate) struct Fate {
+pub(crate) struct Outcome {
     decided: AtomicU8,
     task: Mutex<Waker>,
 }
 
-impl Fate {
+impl Outcome {
     /// Open. `task` waits for it.
     pub(crate) fn new(task: Waker) -> Self {
         Self { decided: AtomicU8::new(OPEN), task: Mutex::new(task) }
@@ -24,9 +24,9 @@ impl Fate {
 
     /// Decides, the first time, whether the next process has it.
     pub(crate) fn decide(&self, is_given: bool) {
-        let fate = if is_given { GIVEN } else { KEPT };
+        let outcome = if is_given { GIVEN } else { KEPT };
         // Relaxed: of this and `poll_given`, what takes the lock of the waker last sees what the other has done before.
-        if self.decided.compare_exchange(OPEN, fate, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        if self.decided.compare_exchange(OPEN, outcome, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             let task = lock(&self.task).clone();
             task.wake();
         }
@@ -37,7 +37,7 @@ impl Fate {
         lock(&self.task).clone_from(context.waker());
         match self.decided.load(Ordering::Relaxed) {
             OPEN => Poll::Pending,
-            fate => Poll::Ready(fate == GIVEN),
+            outcome => Poll::Ready(outcome == GIVEN),
         }
     }
 }
@@ -56,15 +56,15 @@ mod loom_models {
     #[test]
     fn a_task_hears_the_first_decision_however_late_it_asks() {
         model(2, || {
-            let fate = Arc::new(Fate::new(Waker::noop().clone()));
+            let outcome = Arc::new(Outcome::new(Waker::noop().clone()));
             let deciding = {
-                let fate = Arc::clone(&fate);
+                let outcome = Arc::clone(&outcome);
                 thread::spawn(move || {
-                    fate.decide(true);
-                    fate.decide(false);
+                    outcome.decide(true);
+                    outcome.decide(false);
                 })
             };
-            assert!(block_on(poll_fn(|context| fate.poll_given(context))));
+            assert!(block_on(poll_fn(|context| outcome.poll_given(context))));
             deciding.join().unwrap();
         });
     }
