@@ -44,7 +44,7 @@ async def begin(port: int, feed: Feed, method: str = "GET") -> RawClient:
     """A client that has had the first event of the newest stream of `feed`."""
     client = await RawClient.connect(port)
     body = b"{}" if method == "POST" else b""
-    await client.get("/live", f"Content-Length: {len(body)}", method=method)
+    await client.get("/live", "Accept: text/event-stream", f"Content-Length: {len(body)}", method=method)
     await client.send(body)
     assert (await in_time(client.head())).status == 200
     await feed.put(-1, b"data: 1\n\n")

@@ -30,9 +30,12 @@ async def upgrade(line: Line) -> tuple[int, int]:
 
 @pytest.mark.parametrize("framing", HEADS)
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_a_stream_goes_on_in_the_next_process(framing: str, method: str) -> None:
+@pytest.mark.parametrize("options", [(), ("--cache", "8MiB")], ids=["no cache", "cache"])
+async def test_a_stream_goes_on_in_the_next_process(
+    framing: str, method: str, options: tuple[str, ...]
+) -> None:
     feed = Feed(framing)
-    async with ScriptedOrigin(feed) as origin, serving("--origin", origin.url) as line:
+    async with ScriptedOrigin(feed) as origin, serving("--origin", origin.url, *options) as line:
         client = await begin(line.port, feed, method)
         for number in itertools.count(2):
             before = line.newest
@@ -145,6 +148,26 @@ async def test_a_client_that_has_sent_its_next_request_already_stays() -> None:
         assert await in_time(client.chunk()) == b""
         client.abort()
         await line.ended(first)
+
+
+async def test_a_stream_of_one_of_several_origins_moves(tmp_path: Path) -> None:
+    feed, path = Feed(), tmp_path / "penstock.toml"
+    async with ScriptedOrigin(feed) as one, ScriptedOrigin(feed) as other:
+        path.write_text(
+            'listen = "127.0.0.1:0"\n[[routes]]\nprefix = "/"\norigin = "pool"\n'
+            f'[origins.pool]\nurls = ["{one.url}", "{other.url}"]\n'
+        )
+        async with serving("--config", str(path)) as line:
+            clients = [await begin(line.port, feed) for _ in range(4)]
+            first = line.newest
+            assert await upgrade(line) == (4, 0)
+            await line.ended(first)
+            for at, client in enumerate(clients):
+                await feed.put(at, b"data: 2\n\n")
+                assert await in_time(client.chunk()) == b"data: 2\n\n"
+                client.abort()
+        assert one.requests
+        assert other.requests
 
 
 _GATE = """
