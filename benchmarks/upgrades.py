@@ -3,11 +3,12 @@
     upgrades.py                          thirty upgrades of penstock, ten of the others, one in ten seconds: ten minutes
     upgrades.py --quick                  two of each
     upgrades.py --only penstock
+    upgrades.py --soak                   a hundred of penstock, one after the other: six minutes
 
 Clients keep idle and busy connections, open new ones, and read event streams that never end. penstock has a cache. It is
 upgraded by SIGUSR2, which starts its code anew; HAProxy by SIGUSR2 to its master, which does as well; nginx by SIGHUP,
 which has its workers replaced (its own upgrade is not for a master in the foreground). A run without options is kept in
-results/upgrades.json.
+results/upgrades.json, and one with --soak in results/upgrades_soak.json.
 Exit status: 0, or 1 if a connection of penstock's was refused or a request of its failed.
 """
 
@@ -22,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from harness import command, results
@@ -33,9 +34,15 @@ from harness.processes import HOST, Process, free_port
 from harness.settings import FULL, Settings
 
 OUTPUT = results.DIRECTORY / "upgrades.json"
+SOAK_OUTPUT = results.DIRECTORY / "upgrades_soak.json"
 PERIOD_SECONDS = 10.0
 UPGRADES = {"penstock": 30, "nginx": 10, "haproxy": 10}
 QUICK_UPGRADES = 2
+SOAK_UPGRADES = 100
+SOAK_METHOD = (
+    "As upgrades.json, but each upgrade begins a second after the process before has ended. Of the process that serves: "
+    "descriptors, threads and resident memory; of both: the largest sum of their resident memory, looked at every 20 ms."
+)
 IDLE, STREAMS, SEGMENTS = 5000, 1000, 12_000
 CACHE = "256MiB"
 SERVES = re.compile(r"upgrade: process (\d+) serves")
@@ -76,14 +83,32 @@ class Row:
 LATER_SECONDS = 35.0
 
 
+@dataclass(frozen=True)
+class Turn:
+    """One upgrade of the soak."""
+
+    seconds: float
+    """From the signal to the end of the process before."""
+    descriptors: int
+    threads: int
+    resident_mib: float
+    both_mib: float
+
+
 def group(pid: int) -> int:
     """How many processes of the group of `pid` run."""
-    found = 0
+    return len(members(pid))
+
+
+def members(pid: int) -> list[int]:
+    """The processes of the group of `pid` that run."""
+    found = []
     for path in Path("/proc").iterdir():
         if path.name.isdigit():
             try:
                 state, _, leader, *_ = (path / "stat").read_text().rpartition(")")[2].split()
-                found += int(leader) == pid and state != "Z"
+                if int(leader) == pid and state != "Z":
+                    found.append(int(path.name))
             except (FileNotFoundError, ProcessLookupError):
                 continue
     return found
@@ -149,8 +174,10 @@ GATEWAYS = (
 )
 
 
-def measure(gateway: Upgraded, upgrades: int, settings: Settings, runtime: Path) -> Row:
-    """Put the load on a gateway, and upgrade it."""
+def measure(
+    gateway: Upgraded, upgrades: int, settings: Settings, runtime: Path, period: float = PERIOD_SECONDS
+) -> Row:
+    """Put the load on a gateway, and upgrade it once in `period` seconds."""
     places = {name: runtime / name for name in ("gateway", "origin", "clients")}
     for place in places.values():
         place.mkdir(parents=True)
@@ -177,10 +204,10 @@ def measure(gateway: Upgraded, upgrades: int, settings: Settings, runtime: Path)
             before = group(process.pid)
             tell(clients, "begin")
             begun = time.monotonic()
-            for turn in range(upgrades):
-                time.sleep(max(0.0, begun + (turn + 0.5) * PERIOD_SECONDS - time.monotonic()))
+            for number in range(upgrades):
+                time.sleep(max(0.0, begun + (number + 0.5) * period - time.monotonic()))
                 gateway.upgrade(process, places["gateway"] / "stderr")
-            time.sleep(max(0.0, begun + upgrades * PERIOD_SECONDS - time.monotonic()))
+            time.sleep(max(0.0, begun + upgrades * period - time.monotonic()))
             after, took = group(process.pid), time.monotonic() - begun
             time.sleep(LATER_SECONDS)
             later = group(process.pid)
@@ -203,6 +230,69 @@ def measure(gateway: Upgraded, upgrades: int, settings: Settings, runtime: Path)
     return row
 
 
+def resident(pid: int) -> float:
+    """MiB that a process has resident; 0 if it has ended."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def is_there(pid: int) -> bool:
+    """Whether a process runs. One that has ended and is not waited for has no memory."""
+    return resident(pid) > 0
+
+
+def turn(process: Process, log: Path) -> Turn:
+    """Upgrade once, and wait until the process before has ended."""
+    known = SERVES.findall(log.read_text())
+    old = int(known[-1]) if known else process.pid
+    begun, both = time.monotonic(), 0.0
+    os.kill(old, signal.SIGUSR2)
+    while is_there(old):
+        both = max(both, sum(map(resident, members(process.pid))))
+        time.sleep(0.02)
+        if time.monotonic() - begun > 60:
+            raise SystemExit(f"the process {old} has not ended")
+    took = time.monotonic() - begun
+    # What its streams are connected by is there when they have begun.
+    time.sleep(1.0)
+    new = int(SERVES.findall(log.read_text())[-1])
+    return Turn(
+        round(took, 2),
+        len(os.listdir(f"/proc/{new}/fd")),
+        len(os.listdir(f"/proc/{new}/task")),
+        round(resident(new), 1),
+        round(both, 1),
+    )
+
+
+def soak(settings: Settings, runtime: Path) -> tuple[dict[str, object], bool]:
+    """A hundred upgrades under load. What is kept, and whether nothing failed."""
+    turns = []
+
+    def upgrade(process: Process, log: Path) -> None:
+        turns.append(turn(process, log))
+
+    row = measure(replace(GATEWAYS[0], upgrade=upgrade), SOAK_UPGRADES, settings, runtime, period=0.0)
+    print(f"{'':12}{'seconds':>10}{'descriptors':>13}{'threads':>9}{'MiB':>9}{'both':>9}")
+    for at in (0, 1, 9, 49, 98, 99):
+        one = turns[at]
+        counts = f"{one.seconds:10.2f}{one.descriptors:13}{one.threads:9}"
+        print(f"{at + 1:12}{counts}{one.resident_mib:9.1f}{one.both_mib:9.1f}")
+    print(
+        f"longest: {max(one.seconds for one in turns)} s; most of both: {max(one.both_mib for one in turns)} MiB"
+    )
+    show([row])
+    kept: dict[str, object] = {
+        "method": SOAK_METHOD,
+        "turns": [asdict(one) for one in turns],
+        "row": asdict(row),
+    }
+    return kept, not row.failures
+
+
 def ratios(seconds: list[tuple[int, int, int]]) -> tuple[float, float]:
     """The share of hits in all answers, and in the second with the fewest. The first and last are not whole."""
     found = [hits / answers for _, hits, answers in seconds[1:-1]]
@@ -223,9 +313,16 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--soak", action="store_true")
     parser.add_argument("--only", choices=[gateway.name for gateway in GATEWAYS])
     arguments = parser.parse_args()
     command.pin(FULL)
+    if arguments.soak:
+        with tempfile.TemporaryDirectory() as directory:
+            kept, is_well = soak(FULL, Path(directory))
+        SOAK_OUTPUT.write_text(json.dumps(kept, indent=1) + "\n")
+        print(f"saved: {SOAK_OUTPUT}")
+        return int(not is_well)
     chosen = [each for each in GATEWAYS if arguments.only in {None, each.name}]
     with tempfile.TemporaryDirectory() as directory:
         rows = [
