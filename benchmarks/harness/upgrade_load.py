@@ -166,7 +166,7 @@ class Stream(asyncio.Protocol):
         self._rest, self._number = b"", 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's is none of asyncio's classes.
+        # uvloop's is not of asyncio's class.
         cast("asyncio.Transport", transport).write(
             b"GET /events HTTP/1.1\r\nHost: gateway\r\nAccept: text/event-stream\r\n\r\n"
         )
