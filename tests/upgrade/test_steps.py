@@ -31,7 +31,7 @@ if (side == "next") == is_next:
     send, receive = module.send, module.receive
     def end_at(moment, message):
         if (when, step) == (moment, type(message).__name__.lower()):
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), getattr(signal, os.environ.get("SIGNAL", "SIGKILL")))
     def end_and_send(link, message, *more):
         end_at("before", message)
         send(link, message, *more)
@@ -49,14 +49,17 @@ _BEGINS = re.compile(r"process (\d+) begins")
 
 @asynccontextmanager
 async def upgraded_until(
-    step: str, origin: ScriptedOrigin, prepare: Callable[[int], Awaitable[object]] | None = None
+    step: str,
+    origin: ScriptedOrigin,
+    prepare: Callable[[int], Awaitable[object]] | None = None,
+    how: str = "SIGKILL",
 ) -> AsyncIterator[tuple[Running, int]]:
     """A process whose upgrade has come to `step`, and the number of the next one.
 
-    `prepare` is called with its port before the upgrade.
+    `prepare` is called with its port before the upgrade. At the step one of the two sends itself the signal `how`.
     """
     command = (sys.executable, "-c", _SCRIPT)
-    environment = {**os.environ, "STEP": step}
+    environment = {**os.environ, "STEP": step, "SIGNAL": how}
     async with serve("--origin", origin.url, command=command, environment=environment) as running:
         if prepare is not None:
             await prepare(running.port)
@@ -183,6 +186,18 @@ async def test_a_stream_goes_on_when_the_process_before_dies(step: str) -> None:
     async with (
         ScriptedOrigin(streaming.feed) as origin,
         upgraded_until(f"before {step}", origin, streaming.begin) as (running, _),
+    ):
+        await gone(running.process.pid)
+        await streaming.goes_on()
+        (await begin(running.port, streaming.feed)).abort()
+
+
+@pytest.mark.parametrize("step", ["before stream", "after stream", "at have", "after go", "at begun"])
+async def test_a_stop_while_streams_move_loses_none(step: str) -> None:
+    streaming = Streaming()
+    async with (
+        ScriptedOrigin(streaming.feed) as origin,
+        upgraded_until(f"before {step}", origin, streaming.begin, how="SIGTERM") as (running, _),
     ):
         await gone(running.process.pid)
         await streaming.goes_on()

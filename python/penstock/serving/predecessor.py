@@ -149,8 +149,9 @@ class Predecessor:
                 except (EOFError, OSError):
                     break
                 except UnreadableError as error:
+                    # It lives, and goes on with the streams that have not been given.
                     _log.warning("the process before this one sent what is no message: %s", error)
-                    break
+                    return
                 is_done = is_done or isinstance(message, Done)
                 try:
                     self._take_message(message, descriptors)

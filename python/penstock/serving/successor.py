@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
@@ -86,6 +87,9 @@ class Successor:
         # The number of the last stream, and the streams that are neither read nor written anywhere.
         self._number = 0
         self._frozen: list[_native.MovingStream] = []
+        # Whether streams move. An end of the socket would then have both processes go on with some.
+        self._lock = threading.Lock()
+        self._moves = False
         self._link, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         variables = {**os.environ, **environment, VARIABLE: str(other.fileno())}
         try:
@@ -199,6 +203,8 @@ class Successor:
         Raises:
             PenstockError: it has ended, or does not answer (PROCESS_FAILED).
         """
+        with self._lock:
+            self._moves = True
         until = time.monotonic() + _REST
         given = refused = 0
         _native.begin_moving_streams()
@@ -309,8 +315,10 @@ class Successor:
             self._process.wait()
 
     def interrupt(self) -> None:
-        """Have what waits for it fail. From another thread."""
-        self._link.shutdown(socket.SHUT_RDWR)
+        """Have what waits for it fail, unless streams move: then it is to serve. From another thread."""
+        with self._lock:
+            if not self._moves:
+                self._link.shutdown(socket.SHUT_RDWR)
 
     def _send(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
         self._link.settimeout(_PATIENCE)
@@ -328,7 +336,9 @@ class Successor:
         except (EOFError, ConnectionResetError):
             raise self._failure(self._end()) from None
         except TimeoutError:
-            raise self._failure(f"it was not ready within {self._timeout:g} s (--upgrade-timeout)") from None
+            is_late = Hello in wanted or Ready in wanted
+            what = f"it was not ready within {self._timeout:g} s (--upgrade-timeout)"
+            raise self._failure(what if is_late else f"it has not answered within {_PATIENCE:g} s") from None
         except UnreadableError as error:
             raise self._failure(f"it sent what is no message: {error}") from None
         except OSError as error:

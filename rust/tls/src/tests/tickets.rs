@@ -14,7 +14,7 @@ use rustls::server::ProducesTickets;
 
 use super::support::{Authority, PERIOD, connect, settings};
 use crate::tickets::file::parse;
-use crate::tickets::keys::Ring;
+use crate::tickets::keys::{GivenSecret, Ring, own_secrets, take_secrets};
 use crate::tickets::{PERIODS, Policy, Ticketer};
 use crate::{TlsServer, TlsSettings};
 
@@ -189,15 +189,37 @@ fn a_file_of_keys_that_others_may_read_is_refused() {
 #[test]
 fn a_process_turns_its_own_keys_and_goes_on_resuming() {
     let authority = Authority::new();
-    let server = TlsServer::new(settings(vec![authority.write("a", &["a.example"])])).unwrap();
+    // No other test has it: the secrets are those of the process.
+    let period = PERIOD + Duration::from_secs(1);
+    let pairs = vec![authority.write("a", &["a.example"])];
+    let server = TlsServer::new(TlsSettings { ticket_period: period, ..settings(pairs) }).unwrap();
     let client = Arc::new(authority.client(None));
     let kind = || connect(server.config(&[]), &client, "a.example").unwrap().server.handshake_kind().unwrap();
     assert_eq!(kind(), HandshakeKind::Full);
     let now = SystemTime::now();
     // A key of the past opens nothing now: it is the look that is early, and not the handshake.
-    assert_eq!(server.look_at(now + PERIOD + Duration::from_secs(60), false), []);
+    assert_eq!(server.look_at(now + period + Duration::from_secs(60), false), []);
     assert_eq!(server.counts().reloads, 1);
     assert_eq!(kind(), HandshakeKind::Resumed);
-    assert_eq!(server.look_at(now + PERIOD + Duration::from_secs(61), false), []);
+    assert_eq!(server.look_at(now + period + Duration::from_secs(61), false), []);
     assert_eq!(server.counts().reloads, 1, "nothing is due");
+}
+
+/// One test: the secrets are those of the process.
+#[test]
+fn another_process_goes_on_resuming_and_takes_nothing_that_is_no_secret() {
+    let period = PERIOD + Duration::from_secs(2);
+    let now = SystemTime::now();
+    let before = Ring::own(now, period).unwrap();
+    let given = own_secrets().into_iter().filter(|secret| secret.period == period).collect::<Vec<_>>();
+    assert_eq!(given.len(), 1);
+    // As another process would have them.
+    let other = period + Duration::from_secs(1);
+    let moved = given.iter().cloned().map(|secret| GivenSecret { period: other, ..secret });
+    let short = GivenSecret { period: other, bytes: vec![1; 47], ..given[0].clone() };
+    take_secrets(moved.chain([short]).collect());
+    let after = Ring::own(now, other).unwrap();
+    let bytes = |ring: &Ring| ring.secrets().iter().map(|secret| secret.bytes().to_vec()).collect::<Vec<_>>();
+    assert_eq!(bytes(&after), bytes(&before));
+    assert!(!format!("{given:?}").contains("bytes"), "no secret is shown");
 }

@@ -3,6 +3,7 @@
 mod amendment;
 mod application;
 mod asking;
+mod beginning;
 mod pages;
 mod relay;
 mod topics;
