@@ -32,14 +32,19 @@ async def origin(peer: Peer) -> None:
 async def follow(line: Line) -> None:
     """Read a stream; each event must be the next one."""
     client = await line.connect()
-    await client.get("/live", "Accept: text/event-stream")
-    await in_time(client.head())
-    for number in count():
-        assert await in_time(client.chunk()) == b"data: %d\n\n" % number
+    try:
+        await client.get("/live", "Accept: text/event-stream")
+        await in_time(client.head())
+        for number in count():
+            assert await in_time(client.chunk()) == b"data: %d\n\n" % number
+    finally:
+        client.abort()
 
 
-async def churn(line: Line) -> None:
-    for number in count():
+async def churn(line: Line, over: asyncio.Event) -> None:
+    number = 0
+    while not over.is_set():
+        number += 1
         assert await line.ask(f"/{number % 100}") == b"body!"
 
 
@@ -60,8 +65,9 @@ async def test_descriptors_threads_and_memory_stay_as_they_are_through_many_upgr
         serving("--origin", server.url, "--cache", "8MiB", "--no-access-log") as line,
     ):
         idle = [await RawClient.connect(line.port) for _ in range(IDLE)]
-        tasks = [asyncio.create_task(follow(line)) for _ in range(STREAMS)]
-        tasks += [asyncio.create_task(churn(line)) for _ in range(2)]
+        over = asyncio.Event()
+        following = [asyncio.create_task(follow(line)) for _ in range(STREAMS)]
+        churning = [asyncio.create_task(churn(line, over)) for _ in range(2)]
         seen = []
         for _ in range(UPGRADES):
             before = line.newest
@@ -69,10 +75,12 @@ async def test_descriptors_threads_and_memory_stay_as_they_are_through_many_upgr
             await line.ended(before)
             await until(lambda number=number: descriptors(number) >= LEAST, "all connections have moved")
             seen.append((descriptors(number), status(number, "Threads"), status(number, "VmRSS")))
-            assert not any(task.done() for task in tasks)
-        for task in tasks:
+            assert not any(task.done() for task in (*following, *churning))
+        over.set()
+        await in_time(asyncio.gather(*churning))
+        for task in following:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*following, return_exceptions=True)
         for client in idle:
             assert (await client.ask("/0")).body == b"body!"
             client.abort()
