@@ -40,6 +40,15 @@ class Feed:
         self.ends[at].set()
 
 
+async def goes_on(client: RawClient, feed: Feed) -> None:
+    """The client of the first stream is sent what its origin sends, to its end."""
+    await feed.put(0, b"data: 2\n\n")
+    assert await in_time(client.chunk()) == b"data: 2\n\n"
+    await feed.end(0)
+    assert await in_time(client.chunk()) == b""
+    client.abort()
+
+
 async def begin(port: int, feed: Feed, method: str = "GET") -> RawClient:
     """A client that has had the first event of the newest stream of `feed`."""
     client = await RawClient.connect(port)

@@ -12,7 +12,7 @@ import pytest
 from penstock.testing import ScriptedOrigin
 from support.client import RawClient
 from support.command import LISTENING, Running, serve
-from support.feeds import Feed, begin
+from support.feeds import Feed, begin, goes_on
 from support.origins import Recorder
 from support.upgrading import FAILED, ask, gone
 from support.waiting import in_time
@@ -142,11 +142,7 @@ class Streaming:
 
     async def goes_on(self) -> None:
         """The client is sent what the origin sends, to its end."""
-        await self.feed.put(0, b"data: 2\n\n")
-        assert await in_time(self.client.chunk()) == b"data: 2\n\n"
-        await self.feed.end(0)
-        assert await in_time(self.client.chunk()) == b""
-        self.client.abort()
+        await goes_on(self.client, self.feed)
 
 
 @pytest.mark.parametrize("step", ["at stream", "before have"])

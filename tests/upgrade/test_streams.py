@@ -12,7 +12,7 @@ import pytest
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient
 from support.command import LISTENING
-from support.feeds import HEADS, Feed, begin
+from support.feeds import HEADS, Feed, begin, goes_on
 from support.origins import chunk
 from support.upgrading import Line, serving
 from support.waiting import in_time, until
@@ -142,11 +142,7 @@ async def test_a_client_that_has_sent_its_next_request_already_stays() -> None:
         # Both are read before the upgrade asks: the answer to another request comes after them.
         (await begin(line.port, feed)).abort()
         await line.upgrade()
-        await feed.put(0, b"data: 2\n\n")
-        assert await in_time(client.chunk()) == b"data: 2\n\n"
-        await feed.end(0)
-        assert await in_time(client.chunk()) == b""
-        client.abort()
+        await goes_on(client, feed)
         await line.ended(first)
 
 
@@ -188,11 +184,7 @@ async def test_a_stream_that_the_next_process_would_not_let_in_goes_on_where_it_
             path.write_text(f'{text}gate = "tokens"\n{_GATE}')
             first = line.newest
             assert await upgrade(line) == (0, 1)
-            await feed.put(0, b"data: 2\n\n")
-            assert await in_time(client.chunk()) == b"data: 2\n\n"
-            await feed.end(0)
-            assert await in_time(client.chunk()) == b""
-            client.abort()
+            await goes_on(client, feed)
             await line.ended(first)
 
 

@@ -78,12 +78,12 @@ impl Cache {
 
     /// Takes the records in a file, from its beginning. Whether there is room for more.
     fn take_records(&self, py: Python<'_>, descriptor: i32) -> PyResult<bool> {
-        let taken = py.detach(|| {
+        let has_room = py.detach(|| {
             let mut file = File::from(duplicate(descriptor)?);
             file.rewind()?;
             self.0.take_records(&mut BufReader::with_capacity(BUFFER, file))
         });
-        Ok(!taken.map_err(os_error)?.is_over)
+        has_room.map_err(os_error)
     }
 
     /// Writes responses that are in memory alone to the disk, for `within` seconds at most, and unlocks the

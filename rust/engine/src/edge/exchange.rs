@@ -354,7 +354,7 @@ pub(super) async fn send(
         task.check_or_end(is_events, &mut ended, outgoing)?;
         let sent = outgoing.poll_send(context, &task.client.connection);
         task.progress.sent(outgoing.take_written());
-        if sent.is_pending() && task.progress.is_asked() && task.progress.moves() {
+        if sent.is_pending() && task.progress.moves() {
             task.rest(context, outgoing);
         }
         sent.map_err(|error| {

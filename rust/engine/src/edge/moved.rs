@@ -47,7 +47,7 @@ impl Moved {
         let Some(Service::Relay(route)) = route else {
             return Err("no route relays its request".to_owned());
         };
-        may_go_on(route)?;
+        may_go_on(route).map_err(|why| format!("route {} {why}", route.spec().name))?;
         Ok(Self {
             incoming,
             began: clock::now().checked_sub(state.elapsed).unwrap_or_else(clock::now),
@@ -66,16 +66,16 @@ impl Moved {
 }
 
 /// Whether streams of `route` move. What a gate has decided, and what was found in a body, is in the memory of one process.
-pub(super) fn may_go_on(route: &Route) -> Result<(), String> {
+pub(super) fn may_go_on(route: &Route) -> Result<(), &'static str> {
     let spec = route.spec();
     if route.location.gate.is_some() {
-        return Err(format!("route {} has a gate", spec.name));
+        return Err("has a gate");
     }
     if spec.inspect.is_some() {
-        return Err(format!("route {} inspects", spec.name));
+        return Err("inspects");
     }
     if spec.forwarding.grpc_web.is_some() {
-        return Err(format!("route {} translates gRPC-Web", spec.name));
+        return Err("translates gRPC-Web");
     }
     Ok(())
 }

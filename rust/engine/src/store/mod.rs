@@ -65,7 +65,7 @@ pub(crate) use hit::HitRequest;
 #[cfg(not(loom))]
 pub use listing::Listed;
 #[cfg(not(loom))]
-pub use moving::{Moving, Taken};
+pub use moving::Moving;
 #[cfg(not(loom))]
 pub use policy::{CachePolicy, Overrides, Unread};
 #[cfg(not(loom))]

@@ -29,17 +29,6 @@ pub struct Moving {
     items: Vec<Arc<Item<Key>>>,
 }
 
-/// What was taken of some records.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Taken {
-    /// Records that were read.
-    pub records: usize,
-    /// Responses, or parts of them, that are stored.
-    pub stored: usize,
-    /// There is no room for more, or what follows is no record.
-    pub is_over: bool,
-}
-
 impl Cache {
     /// What can be moved of what is stored now: what is complete, and in memory alone.
     pub fn begin_moving(self: &Arc<Self>) -> Moving {
@@ -60,25 +49,20 @@ impl Cache {
         Moving { cache: Arc::clone(self), items: found.into_iter().map(|(item, _)| item).collect() }
     }
 
-    /// Takes records up to the end of `source`.
+    /// Takes records up to the end of `source`. False: there is no room for more, or what follows is no record.
     ///
     /// # Errors
     /// `source` cannot be read.
-    pub fn take_records(&self, source: &mut impl Read) -> io::Result<Taken> {
-        let mut taken = Taken::default();
+    pub fn take_records(&self, source: &mut impl Read) -> io::Result<bool> {
         while let Some(hits) = read_number(source)? {
             let record = match self.read_record(source) {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => None,
                 record => record?,
             };
-            let Some((layout, head, body)) = record else {
-                taken.is_over = true;
-                break;
-            };
-            taken.records += 1;
-            taken.stored += usize::from(self.take_record(head, body, layout, hits));
+            let Some((layout, head, body)) = record else { return Ok(false) };
+            self.take_record(head, body, layout, hits);
         }
-        Ok(taken)
+        Ok(true)
     }
 
     /// The next record; `None` if there is no room for it, or a byte has changed.
@@ -117,8 +101,8 @@ impl Cache {
         Ok(Some(body))
     }
 
-    /// Stores a record, unless it was purged or there is a later response. Whether it is stored.
-    fn take_record(&self, head: Head, body: Arc<Body>, layout: Layout, hits: u64) -> bool {
+    /// Stores a record, unless it was purged or there is a later response.
+    fn take_record(&self, head: Head, body: Arc<Body>, layout: Layout, hits: u64) {
         let Head { key, stored, reason, tags, .. } = head;
         let hash = self.index.hash(&key);
         let item = |place: u64| Item::new(hash.wrapping_add(place), key.clone());
@@ -137,10 +121,10 @@ impl Cache {
         }
         let object = Arc::new(object.tagged(tags.iter()));
         let since = RequestEpoch { requested: object.stored.freshness.received(), purge: 0, own_purge: None };
-        let Some(added) = self.index.offer(&key, &object, since) else { return false };
-        self.drop_replaced(added);
-        self.admit(&key, &leaving);
-        true
+        if let Some(added) = self.index.offer(&key, &object, since) {
+            self.drop_replaced(added);
+            self.admit(&key, &leaving);
+        }
     }
 }
 
