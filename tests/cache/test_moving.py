@@ -12,9 +12,8 @@ from penstock import _native, config
 from penstock.config import Caching
 from penstock.testing import RecordedRequest, ScriptedOrigin
 from support.client import RawClient, answer
-from support.edges import Edges, cache_of
+from support.edges import Edges, cache_of, edges_of
 from support.films import BODY, SLICED, Film
-from support.leaks import engine_under_test
 from support.origins import FRESH, NumberedOrigin, always, numbered
 
 MEBIBYTE = 1 << 20
@@ -38,10 +37,8 @@ def native(edges: Edges) -> _native.Cache:
 @pytest.fixture
 async def other(request: pytest.FixtureRequest) -> AsyncIterator[Edges]:
     """What another process would have: an engine with a cache of its own, which is smaller."""
-    async with engine_under_test(request, cache=config.Cache(memory="4MiB")) as engine:
-        edges = Edges(engine)
+    async with edges_of(request, cache=config.Cache(memory="4MiB")) as edges:
         yield edges
-        await edges.close()
         del edges
 
 

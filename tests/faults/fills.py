@@ -2,7 +2,7 @@
 
 import asyncio
 
-from penstock.config import Caching, Edge, EventRelay, Timeouts
+from penstock.config import Caching, EventRelay, Timeouts
 from penstock.testing import Peer, RecordedRequest, ScriptedOrigin
 from support.client import answer, client_of
 from support.edges import Edges
@@ -52,7 +52,7 @@ def times(cell: Cell) -> Timeouts:
 
 
 class CellOrigin:
-    """Answers with one response, once `go` is set."""
+    """Answers `/film` with one response, once `go` is set, and nothing else."""
 
     def __init__(self, response: bytes) -> None:
         self.response = response
@@ -62,10 +62,14 @@ class CellOrigin:
 
     async def __call__(self, peer: Peer) -> None:
         while True:
-            self.requests.append(await peer.request())
+            request = await peer.request()
+            self.requests.append(request)
             await peer.read_body()
             await self.go.wait()
-            await peer.send(self.response)
+            is_known = request.target == "/film"
+            await peer.send(
+                self.response if is_known else answer("Content-Length: 0", status="404 Not Found")
+            )
 
 
 async def ask(port: int, *fields: str, within: float, path: str = "/film") -> Message:
@@ -82,7 +86,7 @@ async def miss(edges: Edges, cell: Cell) -> None:
         served = await edges.relay(relay.url, caching=Caching(stale_if_error=0), timeouts=times(cell))
         seen = await ask(served.port, within=cell.patience)
         assert relay.fired.is_set(), "the place did not come"
-        sent = meanings(relay, closed=True)
+        sent = meanings(relay)
         check_seen(cell, seen, truth, sent)
         check_next(cell, await ask(served.port, within=30), truth, sent)
 
@@ -99,7 +103,7 @@ async def follower(edges: Edges, cell: Cell) -> None:
         script.go.set()
         seen = await asyncio.gather(*waiting)
         assert relay.fired.is_set(), "the place did not come"
-        sent = meanings(relay, closed=True)
+        sent = meanings(relay)
         for one in seen:
             check_seen(cell, one, truth, sent)
         check_next(cell, await ask(served.port, within=30), truth, sent)
@@ -142,7 +146,7 @@ async def relay(edges: Edges, cell: Cell) -> None:
         served = await edges.relay(relay.url, timeouts=times(cell))
         seen = await ask(served.port, within=cell.patience)
         assert relay.fired.is_set(), "the place did not come"
-        sent = meanings(relay, closed=True)
+        sent = meanings(relay)
         check_seen(cell, seen, truth, sent)
         check_next(cell, await ask(served.port, within=30), truth, [])
 
@@ -156,15 +160,8 @@ async def stream(edges: Edges, cell: Cell) -> None:
         served = await edges.relay(relay.url, events=EventRelay(heartbeat=None), timeouts=times(cell))
         seen = await ask(served.port, within=cell.patience)
         assert relay.fired.is_set(), "the place did not come"
-        check_events(cell, seen, truth, meanings(relay, closed=True))
+        check_events(cell, seen, truth, meanings(relay))
         again = await ask(served.port, within=30)
         assert again.whole, "the next stream does not end"
         assert again.status == 200
         assert [block for block in again.body.split(b"\n\n") if block] == truth
-
-
-def quick(cell: Cell) -> Edge:
-    """Limits of clients, short where one may stall."""
-    return (
-        Edge() if cell.is_harmless else Edge(head_timeout=0.5, body_timeout=0.5, idle_timeout=5, linger=0.1)
-    )

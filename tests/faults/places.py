@@ -83,13 +83,18 @@ STREAM = {
 }
 
 
+REQUEST_LINE = {
+    "up, in the method": Place(rb"(\w+) /"),
+    "up, in the target": Place(rb"\w+ (/\S+) "),
+    "up, in the version": Place(rb"(HTTP/1\.1)\r\n"),
+}
+
+
 def asking(field: bytes) -> dict[str, Place]:
     """In a request that has `field`; before each name stands that it goes up."""
     name, _, value = field.partition(b": ")
     return {
-        "up, in the method": Place(rb"(\w+) /"),
-        "up, in the target": Place(rb"\w+ (/\S+) "),
-        "up, in the version": Place(rb"(HTTP/1\.1)\r\n"),
+        **REQUEST_LINE,
         "up, in a field's name": Place(rb"\r\n(" + re.escape(name) + rb"):"),
         "up, in a field's value": Place(re.escape(name) + rb": (" + re.escape(value) + rb")"),
         "up, in the blank line": Place(rb"\r\n(\r\n)"),
@@ -108,20 +113,17 @@ def hit(size: int, field: bytes) -> dict[str, Place]:
 
 def subscription(field: bytes) -> dict[str, Place]:
     """Between a subscriber and the edge."""
-    known = {**STREAM}
     down = ("in the status line", "between two events", "in an event's id", "in the end of an event")
     return {
         **asking(field),
-        **{name: known[name] for name in (*down, "inside a character", "in the last chunk")},
+        **{name: STREAM[name] for name in (*down, "inside a character", "in the last chunk")},
     }
 
 
 def upload(size: int) -> dict[str, Place]:
     """In a request with a body of so many bytes."""
     return {
-        "up, in the method": Place(rb"(\w+) /"),
-        "up, in the target": Place(rb"\w+ (/\S+) "),
-        "up, in the version": Place(rb"(HTTP/1\.1)\r\n"),
+        **REQUEST_LINE,
         "up, in a field's name": Place(rb"\r\n(Content-Length|Transfer-Encoding):"),
         "up, in a field's value": Place(rb"\r\n(?:Content-Length|Transfer-Encoding): (\w+)"),
         "up, in the blank line": Place(rb"\r\n(\r\n)"),

@@ -12,12 +12,12 @@ def brief(message: Message) -> str:
     return f"{message.status}, {len(message.body)} bytes, {'whole' if message.whole else 'not whole'}"
 
 
-def meanings(relay: FaultRelay, *, closed: bool) -> list[Message]:
+def meanings(relay: FaultRelay) -> list[Message]:
     """What the gateway was sent, by connection and in order."""
     return [
         message
         for passage in relay.passages
-        for message in read_all(passage.down.passed, finished=closed)
+        for message in read_all(passage.down.passed, finished=True)
         if message.status is not None
     ]
 

@@ -14,9 +14,8 @@ import pytest
 
 from penstock import config
 from penstock.config import OriginLimits
-from support.edges import Edges
+from support.edges import Edges, edges_of
 from support.fault_relay import Action, Place
-from support.leaks import engine_under_test
 
 from . import clients, fills, places
 from .cells import Cell, cells, run
@@ -39,16 +38,9 @@ ROWS: dict[str, Way] = {
 
 @pytest.fixture
 async def edges(request: pytest.FixtureRequest) -> AsyncIterator[Edges]:
-    async with engine_under_test(
-        request,
-        threads=2,
-        memory="64MiB",
-        limits=OriginLimits(idle_timeout=2, upload_part=0),
-        cache=config.Cache(memory="16MiB"),
-    ) as engine:
-        edges = Edges(engine)
+    limits, cache = OriginLimits(idle_timeout=2, upload_part=0), config.Cache(memory="16MiB")
+    async with edges_of(request, threads=2, memory="64MiB", limits=limits, cache=cache) as edges:
         yield edges
-        await edges.close()
         del edges
 
 

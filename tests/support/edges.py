@@ -136,29 +136,32 @@ async def serving(edges: Edges, server: str, app: web.Application) -> AsyncItera
 THREADS = [pytest.param(1, id="one thread"), pytest.param(3, id="three threads")]
 
 
-async def edges_under_test(request: pytest.FixtureRequest) -> AsyncIterator[Edges]:
-    stock = request.param == "stock"
-    threads = 1 if stock else request.param
-    # No origin's connection outlives its use by more than that, so that what is left is seen. It is taken with the head
-    # of a request, so that tests can step through its body; tests/overload have the default.
-    limits = OriginLimits(idle_timeout=30, upload_part=0)
-    async with engine_under_test(request, threads=threads, limits=limits) as engine:
+@asynccontextmanager
+async def edges_of(
+    request: pytest.FixtureRequest, *, stock: bool = False, **settings: Any
+) -> AsyncIterator[Edges]:
+    """The sites of a test, on an engine with `settings` of its own."""
+    async with engine_under_test(request, **settings) as engine:
         edges = Edges(engine, stock=stock)
         yield edges
         await edges.close()
         del edges
 
 
-async def caching_under_test(request: pytest.FixtureRequest) -> AsyncIterator[Edges]:
-    async with engine_under_test(
-        request,
-        threads=request.param,
-        limits=OriginLimits(idle_timeout=30),
-        cache=config.Cache(memory="8MiB"),
-    ) as engine:
-        edges = Edges(engine)
+async def edges_under_test(request: pytest.FixtureRequest) -> AsyncIterator[Edges]:
+    stock = request.param == "stock"
+    # No origin's connection outlives its use by more than that, so that what is left is seen. It is taken with the head
+    # of a request, so that tests can step through its body; tests/overload have the default.
+    limits = OriginLimits(idle_timeout=30, upload_part=0)
+    async with edges_of(request, stock=stock, threads=1 if stock else request.param, limits=limits) as edges:
         yield edges
-        await edges.close()
+        del edges
+
+
+async def caching_under_test(request: pytest.FixtureRequest) -> AsyncIterator[Edges]:
+    limits, cache = OriginLimits(idle_timeout=30), config.Cache(memory="8MiB")
+    async with edges_of(request, threads=request.param, limits=limits, cache=cache) as edges:
+        yield edges
         del edges
 
 

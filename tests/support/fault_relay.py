@@ -6,14 +6,14 @@ the status line" of bytes that it did not write. What could be the place is held
 
 import asyncio
 import re
-import socket
-import struct
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
-from types import TracebackType
-from typing import Self
+
+from penstock.testing import Peer, ScriptedOrigin
+
+from .client import RawClient
 
 _READ = 64 * 1024
 _HELD = 1 << 20
@@ -23,7 +23,6 @@ _STEPS = 200
 """Bytes that a trickle and a split send one by one, so that a large body ends in time."""
 _QUIET = 0.02
 """Seconds without a byte after which what was merged is sent."""
-_RESET = struct.pack("ii", 1, 0)
 STRAYS = (b"\0", b"\r\n", b"stray", b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged")
 """What is inserted."""
 
@@ -82,8 +81,6 @@ class Fault:
     up: bool = False
     """Whether the place is in what the client of the relay sends, and not in what it is sent."""
     seed: str = ""
-    connection: int | None = None
-    """The connection with this number alone, from 0."""
 
     def at(self, stream: bytes | bytearray) -> int | None:
         """The number of the byte, if it has come or is the next one."""
@@ -109,28 +106,23 @@ class Passage:
     down: Direction = field(default_factory=Direction)
 
 
-@dataclass
-class _End:
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
+def _finish(end: RawClient) -> None:
+    """Send FIN, if that can be sent."""
+    with suppress(OSError, RuntimeError):
+        end.writer.write_eof()
 
-    def finish(self) -> None:
-        """Send FIN."""
-        with suppress(OSError, RuntimeError):
-            self.writer.write_eof()
 
-    def reset(self) -> None:
-        one = self.writer.get_extra_info("socket")
-        if one is not None and one.family != socket.AF_UNIX:
-            with suppress(OSError):
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        self.writer.transport.abort()
+def _reset(end: RawClient) -> None:
+    """Send RST, unless it is closed."""
+    with suppress(OSError):
+        end.reset()
 
-    async def discard(self) -> None:
-        """Read to the end."""
-        with suppress(OSError):
-            while await self.reader.read(_READ):
-                pass
+
+async def _discard(end: RawClient) -> None:
+    """Read to the end."""
+    with suppress(OSError):
+        while await end.reader.read(_READ):
+            pass
 
 
 class _Ended(Exception):  # noqa: N818 (it is no error)
@@ -141,7 +133,7 @@ class _Pump:
     """One direction of one connection."""
 
     def __init__(
-        self, relay: "FaultRelay", source: _End, sink: _End, kept: Direction, fault: Fault | None
+        self, relay: "FaultRelay", source: RawClient, sink: RawClient, kept: Direction, fault: Fault | None
     ) -> None:
         self.relay = relay
         self.source = source
@@ -156,12 +148,12 @@ class _Pump:
                 self.kept.received += data
                 await self.take(data)
             await self.send(self.held)
-            self.sink.finish()
+            _finish(self.sink)
         except _Ended:
             pass
         except OSError:
-            self.source.reset()
-            self.sink.reset()
+            _reset(self.source)
+            _reset(self.sink)
 
     async def take(self, data: bytes) -> None:
         fault = self.fault
@@ -188,8 +180,7 @@ class _Pump:
 
     async def send(self, data: bytes) -> None:
         self.kept.passed += data
-        self.sink.writer.write(data)
-        await self.sink.writer.drain()
+        await self.sink.send(data)
 
     async def act(self, fault: Fault, rest: bytes) -> None:
         """Do it. `rest` begins with the byte at the place."""
@@ -198,19 +189,18 @@ class _Pump:
             case Action.DELAY:
                 await asyncio.sleep(_DELAY)
             case Action.STALL:
-                await self.relay.closing.wait()
-                raise _Ended
+                await asyncio.Event().wait()
             case Action.CUT:
-                self.sink.finish()
-                self.source.writer.transport.abort()
+                _finish(self.sink)
+                self.source.abort()
                 raise _Ended
             case Action.HALF_CLOSE:
-                self.sink.finish()
-                await self.source.discard()
+                _finish(self.sink)
+                await _discard(self.source)
                 raise _Ended
             case Action.RESET:
-                self.sink.reset()
-                self.source.reset()
+                _reset(self.sink)
+                _reset(self.source)
                 raise _Ended
             case Action.CORRUPT:
                 rest = bytes([rest[0] ^ (1 << chance.randrange(8))]) + rest[1:] if rest else rest
@@ -240,7 +230,7 @@ class _Pump:
         return parts
 
 
-class FaultRelay:
+class FaultRelay(ScriptedOrigin):
     """Relays connections to a port of this machine, or to a Unix socket. Use it in `async with`.
 
     Args:
@@ -250,86 +240,30 @@ class FaultRelay:
     """
 
     def __init__(self, target: int | str, fault: Fault | None = None, *, unix: str | None = None) -> None:
+        super().__init__(self._relay, unix=unix)
         self._target = target
         self._fault = fault
-        self._unix = unix
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._failures: list[BaseException] = []
-        self.closing = asyncio.Event()
         self.fired = asyncio.Event()
         """Whether the fault has happened; what passes then is left alone."""
         self.passages: list[Passage] = []
 
-    @property
-    def port(self) -> int:
-        return self._port
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
-
-    async def __aenter__(self) -> Self:
-        if self._unix is None:
-            self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, backlog=128)
-            self._port: int = self._server.sockets[0].getsockname()[1]
-        else:
-            self._server = await asyncio.start_unix_server(self._accept, self._unix, backlog=128)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.closing.set()
-        # First no more connections, and then a turn for what was accepted: closed before that turn, it would leak.
-        for listening in self._server.sockets:
-            asyncio.get_running_loop().remove_reader(listening.fileno())
-        for _ in range(3):
-            await asyncio.sleep(0)
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._server.wait_closed()
-        await asyncio.sleep(0)
-        if self._failures and kind is None:
-            raise self._failures[0]
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self.closing.is_set():
-            writer.transport.abort()
-            return
-        passage = Passage()
+    async def _relay(self, peer: Peer) -> None:
+        passage, fault = Passage(), self._fault
         self.passages.append(passage)
-        task = asyncio.get_running_loop().create_task(
-            self._serve(len(self.passages) - 1, passage, _End(reader, writer))
-        )
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _serve(self, number: int, passage: Passage, client: _End) -> None:
-        server: _End | None = None
+        client = RawClient(peer._reader, peer._writer)
         try:
-            opened = (
-                asyncio.open_unix_connection(self._target)
-                if isinstance(self._target, str)
-                else asyncio.open_connection("127.0.0.1", self._target)
-            )
-            server = _End(*await opened)
-            fault = self._fault
-            if fault is not None and fault.connection not in {None, number}:
-                fault = None
+            server = await self._connect()
+        except OSError:
+            _reset(client)
+            return
+        try:
             up = _Pump(self, client, server, passage.up, fault if fault and fault.up else None)
             down = _Pump(self, server, client, passage.down, fault if fault and not fault.up else None)
-            for end in (client, server):
-                one = end.writer.get_extra_info("socket")
-                if one.family != socket.AF_UNIX:
-                    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await asyncio.gather(up.run(), down.run())
-        except OSError:
-            client.reset()
-        except Exception as failure:
-            self._failures.append(failure)
         finally:
-            for end in (client, server):
-                if end is not None:
-                    end.writer.transport.abort()
+            server.abort()
+
+    async def _connect(self) -> RawClient:
+        if isinstance(self._target, str):
+            return RawClient(*await asyncio.open_unix_connection(self._target))
+        return await RawClient.connect(self._target)
