@@ -3,7 +3,7 @@
     counts.py                             three rounds, into results/counts.json
     counts.py --row relay-16k --rounds 1
     counts.py --against FILE              beside a run that was kept
-    counts.py --check                     penstock's rows, once, beside results/counts.json: five minutes, for CI
+    counts.py --check                     penstock's rows, once, beside results/counts.json: seven minutes, for CI
     counts.py --functions 20              and the functions that execute the most
     counts.py --publish                   writes the table of docs/concepts/cost.md from results/counts.json
 
@@ -136,7 +136,7 @@ def measure(arguments: argparse.Namespace) -> int:
                 absent[gateway.name] = str(error)
     tools = versions(counted, absent)
     kept: dict[str, Any] = json.loads(arguments.against.read_text()) if arguments.against else {}
-    others = counts_table.other_tools(tools, kept["versions"]) if kept else []
+    others = counts_table.other_tools(tools, kept["versions"]) if kept else {}
     before = counts_table.comparable(counts_table.known(kept.get("rows", ())), others)
     counts_table.show(rows, before)
     more = counts_table.higher(rows, before, counts_table.BUILDS if arguments.check else 0.0)

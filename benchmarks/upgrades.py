@@ -30,6 +30,7 @@ from harness import command, results
 from harness.builds import BENCHMARKS
 from harness.gateways import BY_NAME, Launch, package_versions
 from harness.load import message, tell
+from harness.process_group import group, is_there, members, resident
 from harness.processes import HOST, Process, free_port
 from harness.settings import FULL, Settings
 
@@ -43,14 +44,15 @@ SOAK_METHOD = (
     "As upgrades.json, but each upgrade begins a second after the process before has ended. Of the process that serves: "
     "descriptors, threads and resident memory; of both: the largest sum of their resident memory, looked at every 20 ms."
 )
-IDLE, STREAMS, SEGMENTS = 5000, 1000, 12_000
+IDLE, STREAMS, SEGMENTS, SUBSCRIBERS = 5000, 1000, 12_000, 500
 CACHE = "256MiB"
 SERVES = re.compile(r"upgrade: process (\d+) serves")
 METHOD = (
     "The gateway, all of its processes, is on one core; origin and clients share the other. Every failure is counted, "
     "and no request is repeated. Idle connections ask once in 20 s, 50 others 300 times a second together, 100 new ones "
     "are opened a second; each asks for one of 12,000 segments of 16 KiB. Event streams have ten events a second and no "
-    "end; an event is late by the time from its origin to its client."
+    "end; an event is late by the time from its origin to its client. Of penstock, 500 more clients subscribe to a "
+    "topic, to which one publishes ten events a second, by requests to a handler in a worker process."
 )
 
 
@@ -95,25 +97,6 @@ class Turn:
     both_mib: float
 
 
-def group(pid: int) -> int:
-    """How many processes of the group of `pid` run."""
-    return len(members(pid))
-
-
-def members(pid: int) -> list[int]:
-    """The processes of the group of `pid` that run."""
-    found = []
-    for path in Path("/proc").iterdir():
-        if path.name.isdigit():
-            try:
-                state, _, leader, *_ = (path / "stat").read_text().rpartition(")")[2].split()
-                if int(leader) == pid and state != "Z":
-                    found.append(int(path.name))
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-    return found
-
-
 def by_penstock(process: Process, log: Path) -> None:
     """Upgrade the process that serves now."""
     known = SERVES.findall(log.read_text())
@@ -122,7 +105,8 @@ def by_penstock(process: Process, log: Path) -> None:
 
 def penstock(launch: Launch) -> list[str]:
     return [
-        *(sys.executable, "-m", "penstock", "serve", "--origin", f"http://{launch.origin}"),
+        *("env", f"UPGRADES_ORIGIN=http://{launch.origin}", f"PYTHONPATH={BENCHMARKS / 'peers'}"),
+        *(sys.executable, "-m", "penstock", "serve", "upgrades_app:app", "--workers", "1"),
         *(
             "--listen",
             launch.listen,
@@ -192,6 +176,7 @@ def measure(
         str(IDLE),
         str(STREAMS),
         str(SEGMENTS),
+        str(SUBSCRIBERS if gateway.name == "penstock" else 0),
     ]
     with (
         Process(source, core=settings.load_core, runtime=places["origin"]) as server,
@@ -228,20 +213,6 @@ def measure(
     )
     print(json.dumps(row.__dict__), file=sys.stderr, flush=True)
     return row
-
-
-def resident(pid: int) -> float:
-    """MiB that a process has resident; 0 if it has ended."""
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    except (FileNotFoundError, ProcessLookupError):
-        return 0.0
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-
-def is_there(pid: int) -> bool:
-    """Whether a process runs. One that has ended and is not waited for has no memory."""
-    return resident(pid) > 0
 
 
 def turn(process: Process, log: Path) -> Turn:

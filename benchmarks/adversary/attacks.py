@@ -9,6 +9,9 @@ from .swarm import Attack
 LARGE = "/large"
 """A target whose response a stalled reader does not get into its buffers."""
 
+STORED = "/stored"
+"""One that is stored: it is read by many, and is in memory once."""
+
 MANY = 60_000
 """Addresses, of which hardly two are the same."""
 
@@ -42,6 +45,18 @@ ATTACKS: dict[str, list[Attack]] = {
     ],
     "stalled readers": [
         Attack("stalled readers", 600, f"GET {LARGE} HTTP/1.1\r\nHost: a\r\n\r\n", reads=False),
+    ],
+    "stalled readers of hits": [
+        Attack("stalled readers", 1600, f"GET {STORED} HTTP/1.1\r\nHost: a\r\n\r\n", reads=False),
+    ],
+    # A part of a body that has a length, and then nothing.
+    "half-open uploads": [
+        Attack(
+            "half-open uploads",
+            1600,
+            "POST /take HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n",
+            padding=20_000,
+        ),
     ],
     "more readers than connections": [
         Attack("stalled readers", 1600, f"GET {LARGE} HTTP/1.1\r\nHost: a\r\n\r\n", reads=False),

@@ -11,6 +11,7 @@ import sys
 
 _SMALL = b"x" * 1024
 _LARGE = 16 << 20
+_STORED = 1 << 20
 _PIECE = b"x" * 65536
 _TYPE = b"Content-Type: application/octet-stream\r\n"
 
@@ -68,6 +69,11 @@ class _Exchange(asyncio.Protocol):
         elif head.startswith(b"GET /large"):
             self.rest = _LARGE
             self._write(b"HTTP/1.1 200 OK\r\n" + _TYPE + b"Content-Length: %d\r\n\r\n" % _LARGE)
+            self.resume_writing()
+        elif head.startswith(b"GET /stored"):
+            self.rest = _STORED
+            fields = _TYPE + b"Cache-Control: max-age=600\r\nContent-Length: %d\r\n\r\n" % _STORED
+            self._write(b"HTTP/1.1 200 OK\r\n" + fields)
             self.resume_writing()
         elif head.startswith(b"GET /vary"):
             self._write(self._answer(b"Vary: Origin\r\nCache-Control: max-age=600\r\n"))

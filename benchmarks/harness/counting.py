@@ -8,23 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from harness import callgrind, gateways, hit_caches, hubs
+from harness import callgrind, gateways, hit_caches, hubs, secured_gateways
 from harness.callgrind import Callgrind, Profile
 from harness.gateways import Gateway, Kind, Launch, penstock_command
 from harness.load import LoadError
 from harness.lockstep import Lockstep
+from harness.lockstep_clients import HTTP_1, HTTP_2
 from harness.processes import HOST, Process, free_port
+from harness.secured import write_certificate
 from harness.settings import Settings
 from harness.system_calls import SystemCalls
 
 STARTUP_SECONDS = 120.0
 SUBSCRIBERS = 500
+STREAMS = 10
 # Each has the program translated anew, which takes longer than the step.
 COLD_STEPS = 3
 SEGMENT = b"/segment.m4s"
@@ -39,11 +42,16 @@ MIDDLEWARE = Gateway(
     kinds=frozenset({"segments"}),
     own=True,
 )
+# Over TLS some have the names of others.
+SECURED = {
+    f"{name}-tls": replace(gateway, name=f"{name}-tls", title=f"{gateway.title}, TLS")
+    for name, gateway in secured_gateways.BY_NAME.items()
+}
 # Their handlers write the frames of a response.
 FRAMES = ("penstock-frames", "penstock-frames-stock")
 # They answer WAKEUPS. A native route has no loop to wake.
 WAKING = frozenset({"penstock", MIDDLEWARE.name, *FRAMES})
-GATEWAYS = gateways.BY_NAME | hit_caches.BY_NAME | hubs.BY_NAME | {MIDDLEWARE.name: MIDDLEWARE}
+GATEWAYS = gateways.BY_NAME | hit_caches.BY_NAME | hubs.BY_NAME | SECURED | {MIDDLEWARE.name: MIDDLEWARE}
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,8 @@ class Row:
     begin: Callable[[Lockstep], object] = lambda _load: None
     unit: str = "request"
     units: int = 1
+    protocol: str = ""
+    """Of the client's connection: one of CLIENTS."""
 
 
 def _fetch(load: Lockstep) -> None:
@@ -70,6 +80,40 @@ def _fetch(load: Lockstep) -> None:
 def _handler(load: Lockstep) -> None:
     if load.get(b"/ok") != b"ok":
         raise LoadError("the handler's answer is not ok")
+
+
+def _secured_hit(size: int, protocol: str) -> Row:
+    name = f"hit-{size}k-{protocol.replace('http/1.1', 'h1')}"
+    title = f"hit over TLS, {protocol}, {size} KiB"
+    return Row(
+        name,
+        title,
+        "secured-hits",
+        ("penstock-cache-tls", "nginx-cache-tls"),
+        _fetch,
+        200,
+        size << 10,
+        protocol=protocol,
+    )
+
+
+def _fetch_several(load: Lockstep) -> None:
+    load.fetch_several(SEGMENT, STREAMS)
+
+
+def _secured_event(protocol: str) -> Row:
+    return Row(
+        f"event-{protocol.replace('http/1.1', 'h1')}",
+        f"relayed event over TLS, {protocol}, 200 bytes",
+        "secured-events",
+        # By HTTP/2 nginx sends no head before the first event.
+        ("penstock-tls", "nginx-tls") if protocol == HTTP_1 else ("penstock-tls",),
+        Lockstep.send_event,
+        500,
+        begin=Lockstep.follow,
+        unit="event",
+        protocol=protocol,
+    )
 
 
 ROWS = (
@@ -116,6 +160,16 @@ ROWS = (
         64 << 10,
     ),
     Row("handler", 'Response(text="ok")', "handlers", ("penstock", "aiohttp"), _handler, 1000),
+    *(_secured_hit(size, protocol) for size in (16, 64) for protocol in (HTTP_1, HTTP_2)),
+    replace(
+        _secured_hit(16, HTTP_2),
+        name=f"hit-16k-h2-{STREAMS}",
+        title=f"hit over TLS, h2, 16 KiB, {STREAMS} streams at once",
+        step=_fetch_several,
+        steps=20,
+        units=STREAMS,
+    ),
+    *(_secured_event(protocol) for protocol in (HTTP_1, HTTP_2)),
 )
 BY_NAME = {row.name: row for row in ROWS}
 
@@ -141,14 +195,19 @@ def _started(
     port = free_port()
     with TemporaryDirectory(prefix="penstock-counts-") as name, Lockstep(row.size) as load:
         # A worker that drops its privileges reaches what is its own below it.
-        runtime = Path(name)
-        runtime.chmod(0o711)
+        runtime, certificates = Path(name) / "gateway", Path(name) / "origin"
+        for directory in (runtime.parent, runtime):
+            directory.mkdir(exist_ok=True)
+            directory.chmod(0o711)
+        if row.protocol:
+            certificates.mkdir()
+            write_certificate(certificates)
         launch = Launch(row.kind, f"{HOST}:{port}", load.origin, runtime)
         command = under(_command(gateway, launch), runtime)
         with Process(command, core=settings.gateway_core, runtime=runtime) as process:
             process.wait_until_listening(port, seconds=STARTUP_SECONDS)
             try:
-                load.connect(port)
+                load.connect(port, row.protocol)
                 row.begin(load)
                 _put(row, load)
                 yield load, process, runtime

@@ -17,14 +17,11 @@ from typing import Self
 
 from harness.fan_out import SIZE as PUBLISHED_SIZE
 from harness.load import LoadError
+from harness.lockstep_clients import CLIENTS, RECEIVE, STEP_SECONDS, Client, Http2Client
 from harness.processes import HOST
 
-# Of the whole step: valgrind takes fifty times as long as the processor, and a machine may be busy besides.
-STEP_SECONDS = 60.0
-RECEIVE = 1 << 20
 # What compare.py's streams have: 200 bytes, with the field's name and the blank line.
 EVENT_SIZE = 200
-HEAD_END = b"\r\n\r\n"
 EVENT_STREAM = b"/events"
 PUBLISH = b"/publish"
 TOPIC = b"/events/topic"
@@ -46,62 +43,6 @@ def _head(*fields: str) -> bytes:
     return ("\r\n".join([*lines, "Connection: keep-alive"]) + "\r\n\r\n").encode()
 
 
-def _length(head: bytes) -> int:
-    """Return the Content-Length of a response's head. Raises LoadError unless it is a whole answer with one."""
-    first, *lines = head.decode("latin-1").split("\r\n")
-    status = first.split()[1]
-    if status == "204":
-        return 0
-    for line in lines:
-        name, _, value = line.partition(":")
-        if name.lower() == "content-length" and status.startswith("2"):
-            return int(value)
-    raise LoadError(f"no answer to count: {head!r}")
-
-
-class _Client:
-    """One connection to the gateway, and what has come on it."""
-
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection((HOST, port), timeout=STEP_SECONDS)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.received = bytearray()
-
-    def ask(self, path: bytes, method: bytes = b"GET", body: bytes = b"") -> None:
-        length = b"Content-Length: %d\r\n" % len(body) if body else b""
-        head = b"%s %s HTTP/1.1\r\nHost: 127.0.0.1\r\n%s\r\n" % (method, path, length)
-        self.socket.sendall(head + body)
-
-    def receive(self) -> None:
-        """Take what has come. Raises LoadError if the gateway has closed."""
-        data = self.socket.recv(RECEIVE)
-        if not data:
-            raise LoadError(f"the gateway closed after {bytes(self.received[-200:])!r}")
-        self.received += data
-
-    def answer(self) -> bytes | None:
-        """Remove and return a whole answer's body, or None if more has to come."""
-        end = self.received.find(HEAD_END)
-        if end < 0:
-            return None
-        start = end + len(HEAD_END)
-        whole = start + _length(bytes(self.received[:end]))
-        if len(self.received) < whole:
-            return None
-        body = bytes(self.received[start:whole])
-        del self.received[:whole]
-        return body
-
-    def has(self, event: bytes) -> bool:
-        """Remove what has come up to and with `event`, if it has come."""
-        at = self.received.find(event)
-        if at < 0:
-            return False
-        # What is left is the end of its chunk, which may come later.
-        del self.received[: at + len(event)]
-        return True
-
-
 class Lockstep:
     """An origin and its clients. `step` puts one request or event through the gateway and waits for its end."""
 
@@ -109,7 +50,7 @@ class Lockstep:
         self._body = os.urandom(size)
         self._listener = socket.create_server((HOST, 0), backlog=64)
         self._origin: dict[int, socket.socket] = {}
-        self._clients: list[_Client] = []
+        self._clients: list[Client] = []
         self._stream: socket.socket | None = None
         self._poll = select.epoll()
         self._poll.register(self._listener.fileno(), select.EPOLLIN)
@@ -135,10 +76,10 @@ class Lockstep:
         ):
             open_socket.close()
 
-    def connect(self, port: int) -> None:
-        """Open the connection that asks."""
+    def connect(self, port: int, protocol: str) -> None:
+        """Open the connection that asks, by what CLIENTS calls `protocol`."""
         self._port = port
-        self._clients = [_Client(port)]
+        self._clients = [CLIENTS[protocol](port)]
         self._poll.register(self._clients[0].socket.fileno(), select.EPOLLIN)
 
     def fetch(self, path: bytes) -> None:
@@ -161,11 +102,27 @@ class Lockstep:
         self._until(answered)
         return found
 
+    def fetch_several(self, path: bytes, streams: int) -> None:
+        """Ask for a path on so many streams at once, as `fetch` does on one."""
+        client, left = self._clients[0], streams
+        assert isinstance(client, Http2Client), "only HTTP/2 has streams"
+        client.ask_several(path, streams)
+
+        def answered() -> bool:
+            nonlocal left
+            while (body := client.answer()) is not None:
+                if body != self._body:
+                    raise LoadError(f"{path!r}: not the origin's bytes")
+                left -= 1
+            return left == 0
+
+        self._until(answered)
+
     def follow(self) -> None:
         """Open an event stream of the origin's through the gateway."""
         client = self._clients[0]
         client.ask(EVENT_STREAM)
-        self._until(lambda: client.has(HEAD_END))
+        self._until(client.has_begun)
 
     def send_event(self) -> None:
         """Have the origin send an event, and wait until the client has it."""
@@ -177,11 +134,11 @@ class Lockstep:
     def subscribe(self, count: int) -> None:
         """Open connections of that many subscribers of a hub's topic."""
         for _ in range(count):
-            client = _Client(self._port)
+            client = Client(self._port)
             self._clients.append(client)
             self._poll.register(client.socket.fileno(), select.EPOLLIN)
             client.ask(TOPIC)
-            self._until(lambda client=client: client.has(HEAD_END))  # type: ignore[misc]
+            self._until(client.has_begun)
 
     def publish(self) -> None:
         """Publish an event, and wait until that is answered and each subscriber has it."""

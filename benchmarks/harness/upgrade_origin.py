@@ -1,6 +1,6 @@
 """An origin of segments and of event streams that never end: `python upgrade_origin.py PORT`.
 
-GET /events sends ten numbered events a second in chunks, each with the time at which it was sent; any other path is a
+GET /events/ sends ten numbered events a second in chunks, each with the time at which it was sent; any other path is a
 segment of 16 KiB that may be kept for an hour.
 """
 
@@ -39,7 +39,7 @@ class Connection(asyncio.Protocol):
         self._head += data
         while b"\r\n\r\n" in self._head:
             head, _, self._head = self._head.partition(b"\r\n\r\n")
-            if b" /events " in head:
+            if b" /events/ " in head:
                 self._transport.write(HEAD)
                 min(self._streams, key=len).add(self)
             else:
