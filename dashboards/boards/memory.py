@@ -98,6 +98,14 @@ PAGE = Page(
                     colours=_STATES,
                 ),
                 graph(
+                    "Overload",
+                    "Instances whose engine or application has too much to do. pressed: nothing is begun that no client "
+                    "waits for. shedding: a part of the new requests is refused (OVERLOADED).",
+                    "short",
+                    (total("pressure_state", "part", "state", only='state!="ok"'), "{{part}}: {{state}}"),
+                    stacked=True,
+                ),
+                graph(
                     "Refusals, and clients cut for memory",
                     "Times that memory was asked for and there was none, also where a stream waited for it and "
                     "got it; and clients cut because they held memory and read nothing.",
