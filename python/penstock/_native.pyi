@@ -31,7 +31,7 @@ from .hub import HubStats, TopicStats
 from .log import Entry, LogStats
 from .origins import OriginsStats
 from .serving.relay_spec import Handles, RelaySpec
-from .serving.upgrade_messages import Stream, TicketKey
+from .serving.upgrade_messages import Stream, Subscriber, TicketKey
 from .stats import DecisionStats, DiskStats, EngineStats, InspectionStats, TenantStats, Timings
 from .web.handover import Rest
 from .web.topics import TopicsRoute
@@ -63,6 +63,7 @@ __all__ = [
     "Gate",
     "HttpPages",
     "Hub",
+    "HubAnswer",
     "Inspection",
     "Inspector",
     "Jwt",
@@ -70,6 +71,8 @@ __all__ = [
     "Lease",
     "Limiter",
     "Lines",
+    "LoadOrigin",
+    "LoadRun",
     "LoopPort",
     "MovingCache",
     "MovingStream",
@@ -90,6 +93,7 @@ __all__ = [
     "TicketSecret",
     "Timeouts",
     "TlsSession",
+    "TopicClaim",
     "Topics",
     "Transport",
     "Upload",
@@ -115,14 +119,18 @@ __all__ = [
     "fetch",
     "fetch_upload",
     "field_texts",
+    "follow_hub",
     "give_clients_away",
     "give_listeners",
     "gives_clients_away",
+    "hand_over_hubs",
     "has_dot_segments",
     "hide",
     "hold_clients",
+    "hub_names",
     "is_done",
     "is_target",
+    "lead_hub",
     "let_clients_in",
     "listeners",
     "next_batch",
@@ -140,6 +148,7 @@ __all__ = [
     "take_ready",
     "take_ticket_secrets",
     "take_up_stream",
+    "take_up_subscriber",
     "ticket_secrets",
     "timings_of",
     "usual_fields",
@@ -155,6 +164,53 @@ _Fields: TypeAlias = list[tuple[bytes, bytes]]
 
 def error_table() -> list[ErrorCode]:
     """Every error code, ascending."""
+
+@final
+class LoadRun:
+    """A run of the load generator, on threads of its own."""
+
+    def __new__(cls, plan: str) -> Self:
+        """Start a plan, which is JSON.
+
+        Raises:
+            ValueError: it is no plan.
+            RuntimeError: a thread cannot be started.
+        """
+
+    def progress(self) -> tuple[int, int, int, int, int, int]:
+        """Sessions that began, ended and were dropped; responses, bytes and failed requests."""
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end for so many seconds at most. Whether it has come."""
+
+    def stop(self) -> None:
+        """Have the run end early. What was recorded is kept."""
+
+    def records(self) -> str:
+        """Wait for the end, and take what was recorded, as JSON.
+
+        Raises:
+            RuntimeError: the target has no address, or the records have been taken.
+        """
+
+@final
+class LoadOrigin:
+    """An origin that makes up what it serves, on a free port of 127.0.0.1."""
+
+    def __new__(cls, settings: str) -> Self:
+        """Start it; `settings` is JSON.
+
+        Raises:
+            ValueError: it is not the JSON of settings.
+            OSError: there is no port.
+        """
+
+    @property
+    def port(self) -> int:
+        """The port on 127.0.0.1."""
+
+    def close(self) -> None:
+        """End it."""
 
 def self_signed(names: Sequence[str]) -> tuple[str, str]:
     """A certificate for `names` that is signed by its own key, and the key, as PEM. It is valid for a week."""
@@ -237,8 +293,12 @@ class MovingStream:
         """The descriptor of the client's connection, which is this object's."""
 
     @property
-    def origin(self) -> int:
-        """The descriptor of the origin's connection, which is this object's."""
+    def origin(self) -> int | None:
+        """The descriptor of the origin's connection, which is this object's; None for a subscriber of a hub."""
+
+    @property
+    def place(self) -> tuple[str, bool] | None:
+        """The id of the event before the place of a subscriber, and whether it was sent an event; None for a relay."""
 
     @property
     def request(self) -> str:
@@ -281,6 +341,24 @@ def streams_to_move(most: int, within: float) -> list[MovingStream] | None:
 
 def take_up_stream(stream: Stream, client: int, origin: int) -> str | None:
     """Take up a stream of another process, with duplicates of the descriptors. Why it cannot go on here, if so."""
+
+def take_up_subscriber(subscriber: Subscriber, client: int) -> str | None:
+    """Take up a subscriber of another process, with a duplicate of the descriptor. Why it cannot go on here, if so."""
+
+def hub_names() -> list[str]:
+    """The names of the hubs of this process; one of two hubs is there twice."""
+
+def lead_hub(name: str, descriptor: int) -> bool:
+    """Have the process at the other end of a duplicate of the socket follow the hub. False: there is no such hub."""
+
+def follow_hub(name: str, descriptor: int, within: float) -> bool:
+    """Have the hub follow that of the process at the other end of a duplicate of the socket.
+
+    Returns when it has all of it: whether that process has such a hub.
+    """
+
+def hand_over_hubs(within: float) -> int:
+    """Have the next process give the events of hubs their order. Returns when it does, with the number of hubs."""
 
 @final
 class TicketSecret:
@@ -635,6 +713,9 @@ class Cache:
     def begin_moving(self) -> MovingCache:
         """Begin to move what is in memory alone to the cache of another process."""
 
+    def release_memory(self) -> int:
+        """Drop what is in memory, and give the memory back to the system: so many bytes."""
+
     def take_records(self, descriptor: int) -> bool:
         """Take the records in a file, from its beginning. False: there is no room for more."""
 
@@ -667,8 +748,11 @@ class Caching:
 class Hub:
     """Topics, their history and their subscribers. Any thread may use it."""
 
-    def __new__(cls, engine: Engine, settings: config.History, external: bool) -> Self:
-        """`external`: an external log keeps the events, which come from there by `load` and `take`."""
+    def __new__(cls, engine: Engine, settings: config.History, external: bool, name: str | None) -> Self:
+        """`external`: an external log keeps the events, which come from there by `load` and `take`.
+
+        `name`: what it is called in upgrades, if it is a part of them.
+        """
 
     def publish(
         self,
@@ -678,7 +762,7 @@ class Hub:
         named: str | None,
         key: str | None,
         retry: int | None,
-    ) -> str:
+    ) -> str | HubAnswer[str]:
         """Publish an event, and return its position. `named`: its id; `retry`: milliseconds."""
 
     def load(self, topic: str, floor: str, entries: Sequence[Entry]) -> tuple[int, str | None] | None:
@@ -728,8 +812,11 @@ class Hub:
         A second future replaces the first.
         """
 
-    def finish(self, topic: str) -> bool:
+    def finish(self, topic: str) -> bool | HubAnswer[bool]:
         """Finish a topic. False: it is finished already."""
+
+    def claim(self, topic: str) -> TopicClaim | HubAnswer[TopicClaim]:
+        """Return the right to feed a topic."""
 
     def stats(self) -> HubStats:
         """The statistics, without `log`."""
@@ -785,8 +872,8 @@ class Hub:
     def read(self, admission: Admission, framing: Framing, near: Transport | None) -> Source:
         """The events of an admitted subscriber. The engine thread of the client of `near` reads them, if given."""
 
-    def feed(self, topic: str, stream: FrameStream, framing: Framing, error_event: str) -> None:
-        """Publish the events of `stream` to `topic`, and finish it when that ends."""
+    def feed(self, claim: TopicClaim, stream: FrameStream, framing: Framing, error_event: str) -> None:
+        """Publish the events of `stream` to the topic of `claim`, and finish it when that ends."""
 
     def feed_afar(
         self,
@@ -811,6 +898,20 @@ class Hub:
 
     def close(self) -> None:
         """End all responses to subscribers after a whole event, and refuse further calls. Idempotent."""
+
+@final
+class HubAnswer(Generic[_T_co]):
+    """A call of a hub that another process answers. Dropped, the call goes on."""
+
+    def step(self) -> asyncio.Future[None] | None:
+        """Drive the call. None: it is answered; else a future, after which to call again. Raises what it fails with."""
+
+    def result(self) -> _T_co:
+        """What it gives; once."""
+
+@final
+class TopicClaim:
+    """The right to feed a topic, until this is dropped or used."""
 
 @final
 class Admission:
@@ -1147,6 +1248,9 @@ class Lane:
     def drain(self) -> None:
         """Take no more requests. The application gets the waiting ones now."""
 
+    def retire(self) -> None:
+        """End the idle protocols, and the others after their responses: from now on each takes one request."""
+
     def close(self) -> None:
         """Report the ends of requests, abort waiting requests, and close idle protocols. Idempotent."""
 
@@ -1257,6 +1361,9 @@ class Transport:
 
     def end_response(self, free: bool) -> None:
         """End the protocol's response. `free`: the protocol can take another request."""
+
+    def retires(self) -> bool:
+        """Whether the lane, which has retired, ends the protocol: at once, or after the response that it has to send."""
 
     def note(self, tenant: str | None, failure: int | None) -> None:
         """Set tenant and error code of the request in the access log."""

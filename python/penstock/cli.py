@@ -26,6 +26,7 @@ from .cli_options import (
 )
 from .control_client import control_path
 from .health_command import health
+from .load.command import load
 from .profile_command import profile
 from .upgrade_command import upgrade
 
@@ -70,6 +71,7 @@ def main() -> None:
 
 main.add_command(cache)
 main.add_command(health)
+main.add_command(load)
 main.add_command(profile)
 main.add_command(upgrade)
 

@@ -152,11 +152,20 @@ def relaying(configuration: Configuration, plan: Plan, announcer: Announcer) -> 
     return serve()
 
 
+def _hand_over(engine: Engine, upgrades: Upgrades) -> None:
+    """Leave the cache of `engine` to the next process. This one drains, and has little use for what it had in memory."""
+    engine.release_disk()
+    upgrades.wait_for_clients()
+    if engine.cache is not None and engine.cache.native is not None:
+        given = engine.cache.native.release_memory()
+        _log.info("upgrade: %d MiB of memory are given back", given >> 20)
+
+
 @asynccontextmanager
 async def operated(engine: Engine | None, control: Path | None, upgrades: Upgrades) -> AsyncIterator[None]:
     """Have the cache of `engine` and upgrades operated on the socket `control` within the block, and close `engine`."""
     if engine is not None and engine.cache is not None:
-        upgrades.at_end(partial(asyncio.to_thread, engine.release_disk))
+        upgrades.at_end(partial(asyncio.to_thread, _hand_over, engine, upgrades))
         if engine.cache.native is not None:
             upgrades.keep(engine.cache.native)
     try:

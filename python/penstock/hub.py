@@ -105,15 +105,17 @@ class BaseHub(Shared):
         engine: Engine | None = None,
         history: History | None = None,
         log: RedisLog | KafkaLog | None = None,
+        name: str = "hub",
     ) -> None:
         _arguments.instance("engine", engine, Engine, "a penstock.Engine, or None for the shared one")
         _arguments.HISTORY("history", history)
         _arguments.instance(
             "log", log, (RedisLog, KafkaLog), "a penstock.RedisLog, a penstock.KafkaLog or None"
         )
+        _arguments.text("name", name, "'hub'", optional=False)
         self._given_engine = engine
         self._engine = engine or default_engine()
-        self._said: Final = {"history": history, "log": log}
+        self._said: Final = {"history": history, "log": log, "name": name}
         history = history or History()
         if history.memory is None:
             history = replace(history, memory=self._engine.stats().pool.budget // 4)
@@ -125,7 +127,9 @@ class BaseHub(Shared):
         self._plans: Final = None if self._parent is None else self._parent.plans(self)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._entering: asyncio.Task[None] | None = None
-        self.native_hub = _native.Hub(self._engine.native, history, log is not None)
+        # The next process of an upgrade reads a shared log itself, and workers have nothing to hand over.
+        moving = name if log is None and self._parent is None else None
+        self.native_hub = _native.Hub(self._engine.native, history, log is not None, moving)
         if self._parent is not None:
             self._parent.keep(self)
         if log is not None and self._parent is None:
@@ -195,7 +199,7 @@ class BaseHub(Shared):
             raise _arguments.bad("retry", retry, "seconds from 0 on, or None", "BAD_EVENT")
         milliseconds = None if retry is None else round(retry * 1000)
         if self._reader is None:
-            return self.native_hub.publish(topic, data, event, id, key, milliseconds)
+            return await _given(self.native_hub.publish(topic, data, event, id, key, milliseconds))
         self.native_hub.check(topic, data, event, id, key, milliseconds)
         text = data if isinstance(data, str) else data.decode()
         return await self._on_loop(
@@ -228,7 +232,7 @@ class BaseHub(Shared):
         """
         check_topic(topic)
         if self._reader is None:
-            return self.native_hub.finish(topic)
+            return await _given(self.native_hub.finish(topic))
         self.native_hub.check(topic, "", None, None, None, None)
         try:
             await self._on_loop(self._reader.publish(topic, None))
@@ -316,7 +320,8 @@ class BaseHub(Shared):
         cut = Events(max_frame=self._events)
         framing = native_framing(cut)
         if self._reader is None:
-            self.native_hub.feed(topic, response, framing, error_event)
+            claim = await _given(self.native_hub.claim(topic))
+            self.native_hub.feed(claim, response, framing, error_event)
             return
         if response.closed:
             raise make_error("STREAM_CLOSED", "the response that is to feed the topic has been closed")
@@ -422,6 +427,15 @@ class BaseHub(Shared):
                 "HUB_UNAVAILABLE", "the hub has not been entered (async with hub), and follows no log yet"
             )
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+
+async def _given(answer: "T | _native.HubAnswer[T]") -> T:
+    """What a call gives. In an upgrade the other process has to answer it."""
+    if not isinstance(answer, _native.HubAnswer):
+        return answer
+    while (waits := answer.step()) is not None:
+        await waits
+    return answer.result()
 
 
 def _reader(hub: _native.Hub, log: RedisLog | KafkaLog, history: History) -> "Reader":

@@ -54,9 +54,15 @@ class Edge:
     and a client that is sent nothing must answer its probes. So a client whose host has vanished is cut, whether
     bytes wait for it or not."""
     stall_grace: float = 1.0
-    """Seconds for a client that takes nothing while others wait for what it holds: memory, because the pool is
-    full, or a connection to an origin. After that it may be cut, as many clients as needed, the longest stalled
-    first. Several round trips of a bad network."""
+    """Seconds for a client that takes nothing while others wait for the connection to an origin that it holds. After
+    that it may be cut, as many clients as needed, the longest stalled first. Several round trips of a bad network.
+    While the pool is full, a quarter of it, also for a client that leaves the body of its request incomplete, and those
+    are cut first that have held the most memory for longest."""
+    overload_after: float | None = 0.1
+    """Seconds that an engine thread may come late to its timer, or a request wait for the application, before that is
+    taken for overload: then new requests are refused in part (503, OVERLOADED), as many as it takes. What is
+    read for the first site of an engine holds for the engine. None: nothing is refused before limits are
+    met."""
     client_connections: int | None = None
     """Connections of one address at a time. Further ones are answered with 429 and closed. None: behind a proxy,
     or a network address translation, many clients have one address."""
@@ -134,6 +140,7 @@ class Edge:
             if getattr(self, name) is not None:
                 checks.count(self, name, 1)
         checks.count(self, "client_prefix", 1, 128)
+        checks.seconds(self, "overload_after", optional=True)
         checks.seconds(self, "linger")
         checks.size(self, "max_event", 1)
         if self.event_backlog is not None:

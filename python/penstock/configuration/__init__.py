@@ -7,7 +7,7 @@ annotations of the fields, and `gates` makes what verifies tokens. Nothing here 
 from .document import Document, Node, Place, shown_path
 from .faults import Fault, Faults, FaultyConfigurationError, suggestion
 from .gates import ServerGate
-from .reader import read_server
+from .reader import read_server, read_table
 
 __all__ = [
     "Document",
@@ -18,6 +18,7 @@ __all__ = [
     "Place",
     "ServerGate",
     "read_server",
+    "read_table",
     "shown_path",
     "suggestion",
 ]

@@ -1,8 +1,8 @@
-"""Makes `config.Server` of a document, by the annotations of its fields, and names all faults with their places.
+"""Makes `config.Server`, or another dataclass, of a document, and names all faults with their places.
 
-A table is a dataclass of `penstock.config`, its keys are the fields, and a key that is not written has the default of
-the field. `false` stands for None. The dataclasses check their values themselves; here types are checked, unknown keys,
-and that files can be read.
+A table is a dataclass, its keys are the fields, by whose annotations values are read, and a key that is not written has
+the default of the field. `false` stands for None. The dataclasses check their values themselves; here types
+are checked, unknown keys, and that files can be read.
 """
 
 import os
@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from penstock import config
 from penstock.exceptions import ConfigurationError
@@ -21,7 +21,7 @@ from .faults import Fault, Faults, suggestion
 from .gates import KINDS, ServerGate, class_of
 from .secrets import is_reference, read_reference
 
-__all__ = ["ELSEWHERE", "read_server", "settings_of"]
+__all__ = ["ELSEWHERE", "read_server", "read_table", "settings_of"]
 
 # Fields that a file says by another key, and by which.
 ELSEWHERE: Final = {
@@ -42,6 +42,8 @@ _READ: Final = frozenset(
 _NO_PATHS: Final = {"AccessLog.path": ("-",), "OriginTls.roots": ("system", "webpki")}
 _ADDRESSES: Final = frozenset(("Server.listen", "Server.control", "ServerSite.listen", "Status.listen"))
 
+_Table = TypeVar("_Table")
+
 _NONE: Final = type(None)
 _FAILED: Final = object()
 _SEQUENCES: Final = (tuple, Collection, Iterable, Sequence)
@@ -49,7 +51,12 @@ _SEQUENCES: Final = (tuple, Collection, Iterable, Sequence)
 
 def read_server(document: Document, faults: Faults) -> config.Server | None:
     """What a document says; None if it has faults, which are added to `faults`."""
-    made = _Reader(document, faults).table(config.Server, document.root, ())
+    return read_table(config.Server, document, faults)
+
+
+def read_table(cls: type[_Table], document: Document, faults: Faults) -> _Table | None:
+    """The dataclass `cls`, of the whole of a document; None if it has faults, which are added to `faults`."""
+    made = _Reader(document, faults).table(cls, document.root, ())
     return None if made is _FAILED else made
 
 

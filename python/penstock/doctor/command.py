@@ -15,6 +15,7 @@ from penstock.serving.plan import Plan as Planned
 
 from .files import check_files
 from .finding import Finding
+from .interpreter import check_interpreter
 from .kernel import check_machine
 from .machine import Machine
 from .plan import Plan
@@ -28,7 +29,7 @@ def diagnose(configuration: Configuration, *, clients: int, probe: bool, as_obje
     """Make all checks, print what they found, and return the exit status."""
     plan = plan_of(planned(configuration), clients)
     machine = Machine()
-    findings = [*check_machine(machine, plan), *check_files(machine, plan)]
+    findings = [*check_machine(machine, plan), *check_files(machine, plan), *check_interpreter(plan)]
     if probe:
         findings += asyncio.run(_probed(plan))
     click.echo(as_json(findings) if as_object else as_text(findings))

@@ -1,14 +1,12 @@
-"""Checks of what is served by: certificates, directories, addresses, and this Python."""
+"""Checks of what is served by: certificates, directories and addresses."""
 
 import os
-import platform
 import shutil
 import socket
 import ssl
 import stat
 import time
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,7 +42,6 @@ def check_files(machine: Machine, plan: Plan) -> Iterator[Finding]:
         yield _address(machine, "--status-listen", plan.status.place())
     if tls is not None and (place := tls.redirects_at()) is not None:
         yield _address(machine, "--http-redirect", place)
-    yield _python(plan)
 
 
 def _certificates(tls: TLS) -> Iterator[Finding]:
@@ -234,15 +231,4 @@ def _socket(option: str, path: Path) -> Finding:
         "a directory of this user",
         "the server does not start with it",
         f"mkdir {folder}, or RuntimeDirectory= in the unit",
-    )
-
-
-def _python(plan: Plan) -> Finding:
-    version = platform.python_version()
-    if not plan.has_application:
-        return Finding("Python", OK, f"{version}; the engine relays without it")
-    if plan.uvloop is not False and find_spec("uvloop") is not None:
-        return Finding("Python", OK, f"{version} with uvloop")
-    return Finding(
-        "Python", OK, f"{version} with asyncio's own loop; `pip install 'penstock[uvloop]'` has a faster one"
     )

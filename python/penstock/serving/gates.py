@@ -1,5 +1,7 @@
 """The gates before routes that share what is remembered of requests, as the engine has them."""
 
+import socket
+import threading
 import weakref
 from collections.abc import Sequence
 from typing import Final, Protocol, runtime_checkable
@@ -8,7 +10,13 @@ from penstock import _native
 from penstock.config import Access
 from penstock.engine import Engine
 
-__all__ = ["Gates", "Verifying"]
+from .revocations import tell_others
+from .upgrade_messages import Revoke
+
+__all__ = ["Gates", "Verifying", "revoke_here"]
+
+_lock: Final = threading.Lock()
+_all: Final = weakref.WeakSet["Gates"]()
 
 
 @runtime_checkable
@@ -40,6 +48,8 @@ class Gates:
         self._gates: dict[str, _native.Gate] = {}
         # Among whose metrics it is. Weak: what is remembered does not keep an engine.
         self._engines = weakref.WeakSet[Engine]()
+        with _lock:
+            _all.add(self)
 
     def gate(self, engine: Engine, name: str, host: str | None) -> _native.Gate:
         """What stands before the route `name`, which `engine` serves."""
@@ -54,7 +64,48 @@ class Gates:
             self._gates[scope] = gate
         return gate
 
-    def revoke(self, values: Sequence[bytes | None], cut: bool) -> tuple[int, int]:
-        """Revoke what was decided about these values of the parts: how many decisions, and responses that were cut."""
-        done = [gate.revoke(values, cut) for gate in list(self._gates.values())]
+    def revoke(self, key: Sequence[bytes | None] | None, tenant: str | None, *, cut: bool) -> tuple[int, int]:
+        """Revoke what was decided, and tell the other process of an upgrade that is under way.
+
+        Args:
+            key: about the requests that have this for each of the parts; None: about all.
+            tenant: about that tenant, without a key; None: about all.
+            cut: whether responses that run by it end.
+
+        Returns:
+            How many decisions were forgotten here, and responses cut.
+        """
+        done = self._revoke(key, tenant, cut)
+        values = (
+            None if key is None else tuple(None if each is None else each.decode("latin-1") for each in key)
+        )
+        tell_others(Revoke(tuple(self._gates), values, tenant, cut))
+        return done
+
+    def _revoke(self, key: Sequence[bytes | None] | None, tenant: str | None, cut: bool) -> tuple[int, int]:
+        if key is None:
+            return self.native.revoke(tenant, cut)
+        done = [gate.revoke(key, cut) for gate in list(self._gates.values())]
         return sum(count for count, _ in done), sum(count for _, count in done)
+
+    def take(self, revocation: Revoke) -> None:
+        """Revoke what the other process of an upgrade has revoked, if it is about a route of these."""
+        key = revocation.key
+        if self._gates.keys().isdisjoint(revocation.routes) or (
+            key is not None and len(key) != len(self._parts)
+        ):
+            return
+        values = None if key is None else [None if each is None else each.encode("latin-1") for each in key]
+        self._revoke(values, revocation.tenant, revocation.cut)
+
+
+def revoke_here(revocation: Revoke, said_by: socket.socket) -> None:
+    """Revoke what the process at the other end of `said_by` has revoked, and tell the ones that it does not know.
+
+    From any thread.
+    """
+    with _lock:
+        known = list(_all)
+    for gates in known:
+        gates.take(revocation)
+    tell_others(revocation, said_by)

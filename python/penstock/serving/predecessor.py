@@ -7,15 +7,22 @@ import logging
 import os
 import socket
 import threading
-from contextlib import closing, suppress
+from collections import Counter
+from contextlib import ExitStack, closing, suppress
 from typing import Final, Self
 
 from penstock import _native
 from penstock.exceptions import PenstockError, make_error
 
+from .background import background
+from .gates import revoke_here
 from .inherited import take_inherited
+from .revocations import telling
 from .upgrade_messages import (
+    HUBS,
+    OLDEST,
     PROTOCOL,
+    REVOCATIONS,
     Abort,
     Begun,
     Clients,
@@ -23,17 +30,21 @@ from .upgrade_messages import (
     Go,
     Have,
     Hello,
+    Hub,
     Keys,
     Message,
     Offer,
     Ready,
     Records,
     Refuse,
+    Revoke,
     Room,
     Stream,
+    Subscriber,
     Take,
     Taken,
     UnreadableError,
+    closing_all,
     receive,
     send,
 )
@@ -63,15 +74,20 @@ class Predecessor:
     def __init__(self, link: socket.socket, version: str) -> None:
         self._link = link
         self._cache: _native.Cache | None = None
+        # Of stored responses. It has a thread once there are some.
+        self._reader = background()
+        self._protocol = PROTOCOL
         self._has_died = False
         self._taken = self._unknown = self._streams = 0
+        # Tells that process of what is revoked here.
+        self._telling = ExitStack()
         # The numbers of streams that are taken up and not begun.
         self._held: set[int] = set()
         link.settimeout(_PATIENCE)
         # Before the first listener, and until that process accepts no more.
         _native.hold_clients()
         try:
-            self._send(Hello((PROTOCOL, PROTOCOL), version, os.getpid()))
+            self._send(Hello((OLDEST, PROTOCOL), version, os.getpid()))
             while self._take_offer():
                 pass
             self._take_keys()
@@ -82,13 +98,11 @@ class Predecessor:
     def _take_offer(self) -> bool:
         """Take what is offered; whether more is."""
         message, descriptors = self._receive()
-        if not isinstance(message, Offer) or message.protocol != PROTOCOL:
+        if not isinstance(message, Offer) or not OLDEST <= message.protocol <= PROTOCOL:
             raise self._failure(f"it answered {type(message).__name__.lower()} to hello")
-        try:
+        self._protocol = message.protocol
+        with closing_all(descriptors):
             _native.give_listeners(descriptors)
-        finally:
-            for each in descriptors:
-                os.close(each)
         for row in message.inherited:
             take_inherited(row.number, row.name, row.place)
         return message.more
@@ -129,20 +143,50 @@ class Predecessor:
         """
         self._cache = cache
         try:
+            self._follow_hubs()
             self._ask(Ready(), Take)
+            if not self._has_died and self._protocol >= REVOCATIONS:
+                self._telling.enter_context(telling(self._link))
             _native.let_clients_in()
             _native.close_given_listeners()
             self._tell(Taken())
         except BaseException:
+            self._telling.close()
             self._link.close()
             raise
         threading.Thread(target=self._take_clients, name="penstock-upgrade", daemon=True).start()
+
+    def _follow_hubs(self) -> None:
+        """Have the hubs here get what the hubs of those names have there, and what is published from now on."""
+        names = Counter(_native.hub_names())
+        if self._has_died or self._protocol < HUBS:
+            return
+        several = [name for name, count in names.items() if count > 1]
+        if several:
+            _log.warning(
+                "more than one hub is called %s: their topics begin anew in this process; write Hub(name=...)",
+                ", ".join(map(repr, several)),
+            )
+        for name, count in names.items():
+            if count == 1:
+                self._follow_hub(name)
+
+    def _follow_hub(self, name: str) -> None:
+        own, other = socket.socketpair()
+        with own:
+            with other:
+                try:
+                    self._send(Hub(name), (other.fileno(),))
+                except (BrokenPipeError, ConnectionResetError):
+                    self._has_died = True
+                    return
+            _native.follow_hub(name, own.fileno(), _PATIENCE)
 
     def _take_clients(self) -> None:
         """Serve what the process before gives away, until it ends."""
         self._link.settimeout(None)
         is_done = False
-        with closing(self._link):
+        with closing(self._link), self._telling, self._reader:
             while True:
                 try:
                     message, descriptors = receive(self._link)
@@ -153,11 +197,8 @@ class Predecessor:
                     _log.warning("the process before this one sent what is no message: %s", error)
                     return
                 is_done = is_done or isinstance(message, Done)
-                try:
+                with closing_all(descriptors):
                     self._take_message(message, descriptors)
-                finally:
-                    for each in descriptors:
-                        os.close(each)
         # It has neither read nor written these since it has sent them.
         _native.begin_all_streams()
         self._streams += len(self._held)
@@ -181,7 +222,7 @@ class Predecessor:
                 self._unknown += len(descriptors) - taken
             case Records():
                 self._tell(Room(self._take_records(*descriptors)))
-            case Stream():
+            case Stream() | Subscriber():
                 self._answer(message, self._take_up(message, descriptors))
             case Go(numbers=numbers):
                 known = self._held.intersection(numbers)
@@ -189,6 +230,8 @@ class Predecessor:
                 self._streams += len(known)
                 _native.begin_streams(sorted(known))
                 self._tell(Begun(tuple(sorted(known))))
+            case Revoke():
+                revoke_here(message, self._link)
             case Done():
                 pass
             case _:
@@ -198,23 +241,27 @@ class Predecessor:
 
     def _take_records(self, descriptor: int) -> bool:
         """Take stored responses; whether there is room for more."""
+        cache = self._cache
         try:
-            return self._cache is not None and self._cache.take_records(descriptor)
+            return cache is not None and self._reader.submit(cache.take_records, descriptor).result()
         except OSError as error:
             _log.warning("what the process before had in its cache cannot be read: %s", error)
             return False
 
-    def _take_up(self, stream: Stream, descriptors: list[int]) -> str | None:
+    def _take_up(self, stream: Stream | Subscriber, descriptors: list[int]) -> str | None:
         """Take a stream up; why this process cannot go on with it, if it cannot."""
         try:
-            refusal = _native.take_up_stream(stream, *descriptors)
+            if isinstance(stream, Stream):
+                refusal = _native.take_up_stream(stream, *descriptors)
+            else:
+                refusal = _native.take_up_subscriber(stream, *descriptors)
         except (OSError, OverflowError) as error:
             return str(error)
         if refusal is None:
             self._held.add(stream.number)
         return refusal
 
-    def _answer(self, stream: Stream, refusal: str | None) -> None:
+    def _answer(self, stream: Stream | Subscriber, refusal: str | None) -> None:
         answer = Have(stream.number) if refusal is None else Refuse(stream.number, refusal[:1000])
         self._tell(answer)
 
@@ -236,8 +283,8 @@ class Predecessor:
         with suppress(OSError):
             self._send(message)
 
-    def _send(self, message: Message) -> None:
-        send(self._link, message)
+    def _send(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
+        send(self._link, message, descriptors)
 
     def _receive(self) -> tuple[Message, list[int]]:
         try:

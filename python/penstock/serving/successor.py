@@ -10,18 +10,24 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Final
 
 from penstock import _native
 from penstock.exceptions import PenstockError, make_error
 
+from .background import background
+from .gates import revoke_here
 from .inherited import inherited_places, place_of
 from .predecessor import VARIABLE
+from .revocations import telling
 from .upgrade_messages import (
     DESCRIPTORS,
+    HUBS,
+    OLDEST,
     PROTOCOL,
+    REVOCATIONS,
     Abort,
     Begun,
     Clients,
@@ -29,6 +35,7 @@ from .upgrade_messages import (
     Go,
     Have,
     Hello,
+    Hub,
     InheritedPlace,
     Keys,
     Message,
@@ -36,12 +43,15 @@ from .upgrade_messages import (
     Ready,
     Records,
     Refuse,
+    Revoke,
     Room,
     Stream,
+    Subscriber,
     Take,
     Taken,
     TicketKey,
     UnreadableError,
+    closing_all,
     fits,
     receive,
     send,
@@ -53,6 +63,13 @@ _log: Final = logging.getLogger("penstock.serve")
 
 # Seconds between two looks at whether there are to be more connections to give (arbitrary).
 _LOOK: Final = 0.1
+
+# Seconds in which a process that has clients at rest gives the first of them (arbitrary).
+_BEGINS: Final = 1.0
+
+# Seconds between two messages of connections. Where both processes share a core, that leaves time for requests: without
+# it they and events waited for 150 ms.
+_PAUSE: Final = 0.01
 
 # Seconds in which an event stream has to come to rest, and how many move at a time (arbitrary): each stands still for as
 # long as those take that move with it, some 0.2 ms each.
@@ -84,9 +101,12 @@ class Successor:
         self._version = version
         self._deadline = time.monotonic() + timeout
         self._timeout = timeout
+        self._protocol = PROTOCOL
         # The number of the last stream, and the streams that are neither read nor written anywhere.
         self._number = 0
         self._frozen: list[_native.MovingStream] = []
+        # Tells it of what is revoked here.
+        self._telling = ExitStack()
         # Whether streams move. An end of the socket would then have both processes go on with some.
         self._lock = threading.Lock()
         self._moves = False
@@ -120,9 +140,11 @@ class Successor:
         hello = self._receive(Hello)
         assert isinstance(hello, Hello)  # noqa: S101 (said to mypy)
         lowest, highest = hello.protocols
-        if not lowest <= PROTOCOL <= highest:
+        self._protocol = min(PROTOCOL, highest)
+        if self._protocol < max(OLDEST, lowest):
             detail = (
-                f"it speaks protocols {lowest} to {highest}, and this process {PROTOCOL}: restart instead"
+                f"it speaks protocols {lowest} to {highest}, and this process {OLDEST} to {PROTOCOL}:"
+                " restart instead"
             )
             raise self._failure(detail)
         with ExitStack() as stack:
@@ -134,7 +156,13 @@ class Successor:
         self._send(
             Keys(tuple(TicketKey(each.period, each.secret, each.made, each.until) for each in secrets))
         )
-        self._receive(Ready)
+        while True:
+            message, descriptors = self._receive_all(Hub, Ready)
+            with closing_all(descriptors):
+                if not isinstance(message, Hub):
+                    return
+                # Without a hub of that name here, the end of its socket says so.
+                _native.lead_hub(message.name, *descriptors)
 
     def _offer(self, listeners: Sequence[socket.socket]) -> None:
         places = [(each, place_of(each)) for each in listeners]
@@ -144,7 +172,7 @@ class Successor:
             batch = known[at : at + DESCRIPTORS]
             is_last = at + DESCRIPTORS >= len(known)
             offer = Offer(
-                PROTOCOL,
+                self._protocol,
                 self._version,
                 tuple(place for _, place in batch),
                 rows if is_last else (),
@@ -160,7 +188,20 @@ class Successor:
         """
         self._deadline = time.monotonic() + _PATIENCE
         self._send(Take())
+        if self._protocol >= REVOCATIONS:
+            self._telling.enter_context(telling(self._link))
         self._receive(Taken)
+
+    def give_hubs(self) -> int:
+        """Have its hubs give the events their order. It accepts already.
+
+        Returns:
+            How many hubs it has.
+
+        Raises:
+            PenstockError: it has ended, or does not answer (PROCESS_FAILED).
+        """
+        return _native.hand_over_hubs(_PATIENCE)
 
     def give_cache(self, cache: _native.Cache) -> int:
         """Give it what `cache` has in memory, what is asked for most first. It accepts already.
@@ -175,23 +216,24 @@ class Successor:
         moving = cache.begin_moving()
         given = 0
         has_room = True
-        while has_room and time.monotonic() < until:
-            descriptor = os.memfd_create("penstock-cache", os.MFD_CLOEXEC)
-            try:
-                count = moving.write(descriptor, _RECORDS)
-                if not count:
+        with background() as writer:
+            while has_room and time.monotonic() < until:
+                descriptor = os.memfd_create("penstock-cache", os.MFD_CLOEXEC)
+                try:
+                    count = writer.submit(moving.write, descriptor, _RECORDS).result()
+                    if not count:
+                        break
+                    self._send(Records(count), (descriptor,))
+                except OSError as error:
+                    # The machine has no memory for it: what is not moved is fetched again.
+                    _log.warning("upgrade: the rest of the cache stays behind: %s", error)
                     break
-                self._send(Records(count), (descriptor,))
-            except OSError as error:
-                # The machine has no memory for it: what is not moved is fetched again.
-                _log.warning("upgrade: the rest of the cache stays behind: %s", error)
-                break
-            finally:
-                os.close(descriptor)
-            given += count
-            self._deadline = time.monotonic() + _PATIENCE
-            answer = self._receive(Room)
-            has_room = isinstance(answer, Room) and answer.is_left
+                finally:
+                    os.close(descriptor)
+                given += count
+                self._deadline = time.monotonic() + _PATIENCE
+                answer = self._receive(Room)
+                has_room = isinstance(answer, Room) and answer.is_left
         return given
 
     def give_streams(self) -> tuple[int, int]:
@@ -253,17 +295,20 @@ class Successor:
     def _offer_stream(self, stream: _native.MovingStream, sent: dict[int, _native.MovingStream]) -> None:
         """Tell it of `stream`, and note it in `sent`."""
         self._number += 1
-        message = Stream(
-            self._number,
-            stream.request,
-            stream.response,
-            stream.sent,
-            stream.payload,
-            stream.elapsed,
-            stream.first_byte,
-        )
+        sizes = (stream.sent, stream.payload, stream.elapsed, stream.first_byte)
+        message: Stream | Subscriber
+        descriptors: tuple[int, ...]
+        if stream.origin is not None:
+            message = Stream(self._number, stream.request, stream.response, *sizes)
+            descriptors = (stream.client, stream.origin)
+        elif stream.place is not None and self._protocol >= HUBS:
+            after, has_had = stream.place
+            message = Subscriber(self._number, stream.request, after, has_had, *sizes)
+            descriptors = (stream.client,)
+        else:
+            return
         if fits(message):
-            self._send(message, (stream.client, stream.origin))
+            self._send(message, descriptors)
             sent[self._number] = stream
 
     def finish(self) -> None:
@@ -274,19 +319,27 @@ class Successor:
         """
         self._send(Done())
 
-    def give_clients(self, is_over: Callable[[], bool]) -> None:
+    def give_clients(self, is_over: Callable[[], bool], at_rest: Callable[[], None]) -> None:
         """Give it the connections that are given away.
 
         Args:
             is_over: whether no more are; what is left then is given as well.
+            at_rest: called once, when the connections are given on which no request was under way.
         """
         # This process does not wait for it.
         self._process.returncode = 0
-        with closing(self._link), suppress(PenstockError):
+        with closing(self._link), self._telling, self._hearing(), suppress(PenstockError):
             # It serves, or has ended: nothing here can mend that.
+            # This process may be busy with other things before it begins to part from its clients.
+            begins, is_at_rest = time.monotonic() + _BEGINS, False
             while True:
                 ends = is_over()
                 given = _native.clients_given_away(DESCRIPTORS, 0 if ends else _LOOK)
+                if given:
+                    begins = 0.0
+                elif not is_at_rest and time.monotonic() > begins:
+                    is_at_rest = True
+                    at_rest()
                 if not given and ends:
                     return
                 try:
@@ -295,9 +348,41 @@ class Successor:
                 finally:
                     for each in given:
                         socket.close(each)
+                if given:
+                    time.sleep(_PAUSE)
+
+    @contextmanager
+    def _hearing(self) -> Iterator[None]:
+        """Meanwhile take the revocations that are made there."""
+        thread = threading.Thread(target=self._take_revocations, name="penstock-revocations", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            # An end of a socket with messages that are not read would lose what is on its way to the next process: no
+            # more come, and the thread reads the ones that have.
+            with suppress(OSError):
+                self._link.shutdown(socket.SHUT_RD)
+            thread.join()
+
+    def _take_revocations(self) -> None:
+        while True:
+            try:
+                message, descriptors = receive(self._link)
+            except TimeoutError:
+                continue
+            except (EOFError, OSError):
+                return
+            except UnreadableError as error:
+                _log.warning("the process that serves sent what is no message: %s", error)
+                continue
+            with closing_all(descriptors):
+                if isinstance(message, Revoke):
+                    revoke_here(message, self._link)
 
     def abort(self, reason: str) -> None:
         """Tell it that there is no upgrade, and end it."""
+        self._telling.close()
         if self._frozen:
             # It would go on with these when the socket ends.
             self._process.kill()
@@ -330,9 +415,18 @@ class Successor:
             raise self._failure(f"it cannot be told {type(message).__name__.lower()}: {error}") from error
 
     def _receive(self, *wanted: type[Message]) -> Message:
+        message, descriptors = self._receive_all(*wanted)
+        with closing_all(descriptors):
+            return message
+
+    def _receive_all(self, *wanted: type[Message]) -> tuple[Message, list[int]]:
+        """Receive one of `wanted`, and the descriptors beside it, which are the caller's."""
         self._link.settimeout(max(0.001, self._deadline - time.monotonic()))
         try:
-            message, _ = receive(self._link)
+            message, descriptors = receive(self._link)
+            while isinstance(message, Revoke):
+                revoke_here(message, self._link)
+                message, descriptors = receive(self._link)
         except (EOFError, ConnectionResetError):
             raise self._failure(self._end()) from None
         except TimeoutError:
@@ -343,12 +437,13 @@ class Successor:
             raise self._failure(f"it sent what is no message: {error}") from None
         except OSError as error:
             raise self._failure(str(error)) from None
-        if isinstance(message, Abort):
-            raise self._failure(message.reason)
-        if not isinstance(message, wanted):
+        if isinstance(message, wanted):
+            return message, descriptors
+        with closing_all(descriptors):
+            if isinstance(message, Abort):
+                raise self._failure(message.reason)
             names = " or ".join(each.__name__.lower() for each in wanted)
             raise self._failure(f"it said {type(message).__name__.lower()} in place of {names}")
-        return message
 
     def _end(self) -> str:
         """How it has ended, or is about to."""

@@ -64,6 +64,7 @@ class Upgrades:
         self._successor: Successor | None = None
         self._is_under_way = False
         self._over = threading.Event()
+        self._at_rest = threading.Event()
         self._giving: threading.Thread | None = None
 
     async def during(
@@ -166,6 +167,7 @@ class Upgrades:
             successor.prepare(self._listeners)
             _native.hold_clients()
             successor.take()
+            hubs = successor.give_hubs()
             responses = 0 if self._cache is None else successor.give_cache(self._cache)
             given, refused = successor.give_streams()
             successor.finish()
@@ -176,6 +178,8 @@ class Upgrades:
             raise
         self._successor = None
         self._manager.succeeded(successor.number)
+        if hubs:
+            _log.info("upgrade: %d hubs have moved", hubs)
         if responses:
             _log.info("upgrade: %d stored responses have moved", responses)
         if given or refused:
@@ -183,11 +187,28 @@ class Upgrades:
         # Before this process begins to drain.
         _native.give_clients_away()
         giving = threading.Thread(
-            target=successor.give_clients, args=(self._over.is_set,), name="penstock-upgrade", daemon=True
+            target=self._give_clients, args=(successor,), name="penstock-upgrade", daemon=True
         )
         giving.start()
         self._giving = giving
         return successor.number
+
+    def _give_clients(self, successor: Successor) -> None:
+        try:
+            successor.give_clients(self._over.is_set, self._at_rest.set)
+        finally:
+            self._at_rest.set()
+
+    def wait_for_clients(self, within: float | None = None) -> None:
+        """Block until the next process has the connections on which no request was under way when it began to serve.
+
+        Until then this process answers what comes on them. Returns at once if there was no upgrade.
+
+        Args:
+            within: seconds at most; None: until this process ends.
+        """
+        if self._giving is not None:
+            self._at_rest.wait(within)
 
     def close(self) -> None:
         """Have the next process be given what is left for it. Idempotent; called when nothing serves any more."""

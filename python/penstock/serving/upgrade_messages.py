@@ -6,17 +6,23 @@ The one before is the process that serves, the next is the one that takes its pl
     next → before   hello   it is there, and speaks these protocols
     before → next   offer   what it listens to, with the descriptors; several, if there are many
     before → next   keys    what the keys of its session tickets are derived from
+    next → before   hub     it has a hub of that name, which is to follow the one here, over the socket beside it;
+                            without such a hub that is closed
     next → before   ready   it listens to all that it is configured to, and accepts nothing yet
     before → next   take    it accepts no more, and still could
     next → before   taken   it accepts
     before → next   records what the cache has in memory, some at a time, in a file of memory
     next → before   room    whether it could take more
     before → next   stream  a stream of events between two events, with the descriptors of its client and its origin
+    before → next   subscriber  the same of a hub, with the descriptor of its client
     next → before   have    it could go on with that stream, and does not read or write it yet; or refuse: it could not
     before → next   go      the streams of these numbers are the next one's
     next → before   begun   it goes on with them
     before → next   done    no stream is left that moves; what is under way here is drained
     before → next   clients with the descriptors of connections on which no request is under way; again and again
+    either → other  revoke  decisions were revoked, and are to be revoked there too; at any time after `take`
+
+What the hubs say to each other is in the engine (`hub/link`). After `taken` those of the next process lead.
 
 The one before neither reads nor writes a stream from before it says `stream`, unless it hears `refuse`, or the next one
 dies before it is told `go`. The next one goes on with what it was sent by `stream` when it is told to, or when the one
@@ -29,6 +35,8 @@ other process: the one before serves on, unless it has said `done`; the next one
 import json
 import math
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, get_args
 
@@ -36,8 +44,11 @@ from penstock._shapes import misfit
 
 __all__ = [
     "DESCRIPTORS",
+    "HUBS",
     "LENGTH",
+    "OLDEST",
     "PROTOCOL",
+    "REVOCATIONS",
     "Abort",
     "Begun",
     "Clients",
@@ -45,6 +56,7 @@ __all__ = [
     "Go",
     "Have",
     "Hello",
+    "Hub",
     "InheritedPlace",
     "Keys",
     "Message",
@@ -52,12 +64,15 @@ __all__ = [
     "Ready",
     "Records",
     "Refuse",
+    "Revoke",
     "Room",
     "Stream",
+    "Subscriber",
     "Take",
     "Taken",
     "TicketKey",
     "UnreadableError",
+    "closing_all",
     "dump",
     "fits",
     "load",
@@ -65,8 +80,14 @@ __all__ = [
     "send",
 ]
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 3
 """The protocol that is spoken here. A change that an older process would misunderstand has a number of its own."""
+OLDEST: Final = 1
+"""The oldest that is spoken here as well: without `hub` and `subscriber`, which came with 2, and `revoke`, with 3."""
+HUBS: Final = 2
+"""The first with `hub` and `subscriber`."""
+REVOCATIONS: Final = 3
+"""The first with `revoke`."""
 LENGTH: Final = 64 << 10
 """Bytes of a message at most."""
 DESCRIPTORS: Final = 64
@@ -138,6 +159,13 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True)
+class Hub:
+    """A hub of the next process is to follow that of the process before. A socket between them is beside it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ready:
     """The next process listens to all that it is configured to."""
 
@@ -201,6 +229,28 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
+class Subscriber:
+    """A subscriber of a hub. The descriptor of its client is beside it."""
+
+    number: int
+    """By which it is spoken of, among the streams."""
+    request: str
+    """The head of its request, with a character for each byte."""
+    after: str
+    """The id of the event before its place in its topic."""
+    has_had: bool
+    """Whether it was sent an event."""
+    sent: int
+    """Bytes that it was sent after the head of its response, with their framing."""
+    payload: int
+    """Bytes of the body among them."""
+    elapsed: float
+    """Seconds since its request came."""
+    first_byte: float
+    """Seconds from the request to the head of the response."""
+
+
+@dataclass(frozen=True, slots=True)
 class Have:
     """The next process could go on with a stream."""
 
@@ -230,6 +280,19 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True)
+class Revoke:
+    """Decisions about requests were revoked: all of some routes, or those of a key or of a tenant."""
+
+    routes: tuple[str, ...]
+    """Their names, after the name of a host and a space where a route has one."""
+    key: tuple[str | None, ...] | None
+    """What the requests have for each part that is decided by, with a character for each byte."""
+    tenant: str | None
+    cut: bool
+    """Whether responses that run by them end."""
+
+
+@dataclass(frozen=True, slots=True)
 class Abort:
     """There is no upgrade."""
 
@@ -240,18 +303,21 @@ Message = (
     Hello
     | Offer
     | Keys
+    | Hub
     | Ready
     | Take
     | Taken
     | Records
     | Room
     | Stream
+    | Subscriber
     | Have
     | Refuse
     | Go
     | Begun
     | Done
     | Clients
+    | Revoke
     | Abort
 )
 
@@ -327,13 +393,23 @@ def _made(cls: Any, fields: dict[str, Any]) -> Any:
     return made
 
 
-def send(link: socket.socket, message: Message, descriptors: tuple[int, ...] = ()) -> None:
-    """Send a message, with descriptors, which stay the caller's.
+def send(link: socket.socket, message: Message, descriptors: tuple[int, ...] = (), flags: int = 0) -> None:
+    """Send a message, with descriptors, which stay the caller's, and `flags` of sendmsg(2).
 
     Raises:
         OSError: the other process is gone, or takes nothing in the time of `link`.
     """
-    socket.send_fds(link, [dump(message)], descriptors)
+    socket.send_fds(link, [dump(message)], descriptors, flags)
+
+
+@contextmanager
+def closing_all(descriptors: list[int]) -> Iterator[None]:
+    """Close `descriptors` at the end."""
+    try:
+        yield
+    finally:
+        for each in descriptors:
+            socket.close(each)
 
 
 def receive(link: socket.socket) -> tuple[Message, list[int]]:
@@ -348,9 +424,8 @@ def receive(link: socket.socket) -> tuple[Message, list[int]]:
     try:
         return _checked(data, len(descriptors), flags), descriptors
     except BaseException:
-        for each in descriptors:
-            socket.close(each)
-        raise
+        with closing_all(descriptors):
+            raise
 
 
 def _checked(data: bytes, descriptors: int, flags: int) -> Message:
@@ -371,7 +446,7 @@ def _descriptors(message: Message) -> int:
             return len(places)
         case Clients(count=count):
             return count
-        case Records():
+        case Records() | Hub() | Subscriber():
             return 1
         case Stream():
             return 2

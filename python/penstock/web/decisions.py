@@ -208,7 +208,8 @@ class Decisions(Shared):
     ) -> Revoked:
         """Forget what was decided. When this returns no engine thread admits a request by it.
 
-        A question that is open is asked anew, and the hook's answer to the old one counts for no request.
+        A question that is open is asked anew, and the hook's answer to the old one counts for no request. While an
+        upgrade is under way the other process is told of it, and this does not wait until it has revoked as well.
 
         Args:
             key: about the requests that have this for each part of the key, as `NativeRequest.key` says it; a text
@@ -219,7 +220,7 @@ class Decisions(Shared):
                 behind a whole event and others visibly before their end. `go on`: they are sent to their end.
 
         Returns:
-            How many decisions were forgotten, and responses cut.
+            How many decisions this process forgot, and responses it cut.
 
         Raises:
             ConfigurationError: not exactly one of `key`, `tenant` and `everybody` was given, or `key` has not as many
@@ -231,12 +232,12 @@ class Decisions(Shared):
             raise _bad(f"running is {running!r}: it must be 'cut' or 'go on'")
         cut = running == "cut"
         if key is None:
-            return Revoked(*self._native.revoke(tenant, cut))
+            return Revoked(*self._gates.revoke(None, tenant, cut=cut))
         values = (key,) if isinstance(key, str) else tuple(key)
         if len(values) != len(self._parts):
             raise _bad(f"the key has {len(self._parts)} parts, and {len(values)} were given")
         raw = [None if value is None else value.encode("utf-8", "surrogateescape") for value in values]
-        return Revoked(*self._gates.revoke(raw, cut))
+        return Revoked(*self._gates.revoke(raw, None, cut=cut))
 
     @shared
     def stats(self) -> DecisionStats:

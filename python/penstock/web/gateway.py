@@ -29,7 +29,7 @@ from penstock.config import (
     parse_size,
 )
 from penstock.engine import MAKE_CACHE, Engine
-from penstock.exceptions import ConfigurationError, RequestError, make_error
+from penstock.exceptions import RequestError, make_error
 from penstock.framing import Events
 from penstock.origins import Origins, Place, place_of
 from penstock.serving.relay_spec import (
@@ -51,6 +51,7 @@ from .handover import OnComplete, engines
 from .hub import Hub
 from .inspection import Seen, check_one, plain_headers, route_path
 from .native import NativeRoute, RelayResource
+from .options import RelayOptions, RouteOptions, check_size
 from .prepared_relay import PreparedRelay
 from .relay import Order, relay
 from .relay_response import hand_over_request, is_unseen
@@ -110,9 +111,8 @@ class Gateway(Shared):
         _arguments.CACHING("caching", caching)
         _arguments.EVENTS("events", events)
         _arguments.INSPECTION("inspect", inspect)
-        _check_size("max_event", max_event)
-        if prefix and (not prefix.startswith("/") or prefix.endswith("/")):
-            raise make_error("BAD_CONFIGURATION", f"prefix is {prefix!r}; it must be like '/live'")
+        check_size("max_event", max_event)
+        _check_prefix(prefix)
         if unix is not None and isinstance(origin, Origins):
             raise make_error("BAD_CONFIGURATION", "unix is of a single origin; of several each has its own")
         unix = None if unix is None else os.fspath(unix)
@@ -232,45 +232,30 @@ class Gateway(Shared):
                     return handed
             asks_for = partial(raw_target, request, self._origin.base, self._prefix)
             return await relay(request, Order(prepared, asks_for, prepared.forwarding(fills=False), None))
+        return await self._relay(request, RelayOptions(*given, *given_besides))
+
+    async def _relay(self, request: web.Request, options: RelayOptions) -> web.StreamResponse:
+        """As `relay`, by what is said of this request alone."""
         if not isinstance(request, web.BaseRequest):
             raise _arguments.bad("request", request, "the request that the handler was called with")
-        _arguments.text("path", path, "'/a?b=c'")
-        _arguments.TIMEOUTS("timeouts", timeouts)
-        _arguments.text("tenant", tenant)
-        _arguments.call("on_complete", on_complete, "a function that takes a RelayEnd")
-        _arguments.CACHING("caching", caching)
-        _arguments.OVERRIDES("overrides", overrides)
-        _arguments.EVENTS("events", events)
-        _arguments.INSPECTION("inspect", inspect)
-        _arguments.text("topic", topic)
-        _arguments.instance("hub", hub, Hub, "a penstock.Hub, or None")
-        _arguments.SUBSCRIPTIONS("subscriptions", subscriptions)
-        if headers is not None:
-            headers = dict(_arguments.pairs("headers", headers, drops=True))
-        if tenant is not None:
-            request[TENANT] = tenant
-            note(request, tenant=tenant)
-        events, inspect, caching = events or self._events, inspect or self._inspect, caching or self._caching
-        check_one(caching, inspect, "a relay")
-        headers = plain_headers(headers, inspect)
-        if overrides is not None and caching is None:
-            raise make_error("BAD_CONFIGURATION", "there are overrides of a caching, and there is no caching")
+        options = options.checked()
+        if options.tenant is not None:
+            request[TENANT] = options.tenant
+            note(request, tenant=options.tenant)
+        options = options.completed(self._caching, self._events, self._inspect)
+        caching, inspect, topic = options.caching, options.inspect, options.topic
         engine = engine_for(request, self._engine)
-        where = self._origin if origin is None else place_of(origin)
-        target = None if path is None else replaced_target(request, where.base, path)
+        where = self._origin if options.origin is None else place_of(options.origin)
+        target = None if options.path is None else replaced_target(request, where.base, options.path)
         # What feeds a topic and is seen is fetched here: it is no client's, whom the parent could tell the end of.
-        is_seen_feed = topic is not None and (inspect is not None or on_complete is not None)
+        is_seen_feed = options.is_seen_feed
         is_planned = not is_seen_feed and self._has_parent(request)
         name = "" if caching is None and inspect is None else route_path(request)
-        edits = None if headers is None else tuple(headers.items())
-        kind = _Kind(where, timeouts, caching, events, inspect, name, path is None, is_planned)
-        if (
-            on_complete is None
-            and overrides is None
-            and topic is None
-            and not is_planned
-            and is_unseen(request, self, Gateway.relay)
-        ):
+        edits = None if options.headers is None else tuple(options.headers.items())
+        is_mapped = options.path is None
+        kind = _Kind(where, options.timeouts, caching, options.events, inspect, name, is_mapped, is_planned)
+        is_plain = options.on_complete is None and options.overrides is None and topic is None
+        if is_plain and not is_planned and is_unseen(request, self, Gateway.relay):
             handed = self._hand_over(request, self._prepared(engine, kind._replace(headers=edits)), target)
             if handed is not None:
                 return handed
@@ -278,19 +263,19 @@ class Gateway(Shared):
         order = Order(
             prepared,
             lambda: target or raw_target(request, where.base, self._prefix),
-            prepared.forwarding(fills=_fills(request, caching, overrides)),
+            prepared.forwarding(fills=_fills(request, caching, options.overrides)),
             edits,
-            overrides,
-            on_complete,
-            tenant,
+            options.overrides,
+            options.on_complete,
+            options.tenant,
             None if inspect is None else self._seen(inspect, name, apart=is_seen_feed),
             self._plan(prepared.spec) if is_planned else None,
             self._parent,
         )
         if topic is not None and not offers_websocket(request):
-            if hub is None:
+            if options.hub is None:
                 raise make_error("BAD_CONFIGURATION", "topic: give the hub as well where it is to be")
-            feeding = Feeding(hub, topic, tenant, subscriptions, events)
+            feeding = Feeding(options.hub, topic, options.tenant, options.subscriptions, options.events)
             return await feeding.respond(request, partial(relay, request, replace(order, feeding=feeding)))
         return await relay(request, order)
 
@@ -376,61 +361,60 @@ class Gateway(Shared):
         Raises:
             ConfigurationError: one of these cannot be.
         """
-        for one, value in (
-            ("prefix", prefix),
-            ("host", host),
-            ("rewrite", rewrite),
-            ("tenant", tenant),
-            ("name", name),
-        ):
-            _arguments.text(one, value, optional=one != "prefix")
-        _arguments.TIMEOUTS("timeouts", timeouts)
-        _arguments.ROUTE_LIMITS("limits", limits)
-        if drain is not None and (isinstance(drain, bool) or not isinstance(drain, Drain | int | str)):
-            raise _arguments.bad("drain", drain, "a size, such as '1MiB', a penstock.config.Drain or None")
-        if isinstance(drain, int | str):
-            _check_size("drain", drain)
-        _arguments.EVENTS("events", events)
-        _arguments.CACHING("caching", caching)
-        _arguments.INSPECTION("inspect", inspect)
+        said = RouteOptions(
+            prefix,
+            host,
+            origin,
+            rewrite,
+            headers,
+            add_headers,
+            response_headers,
+            add_response_headers,
+            timeouts,
+            limits,
+            drain,
+            events,
+            caching,
+            inspect,
+            tenant,
+            name,
+        ).checked()
         _arguments.call("on_complete", on_complete, "a function that takes a RelayEnd")
         _arguments.number("lifetime", lifetime, "seconds")
         _arguments.ACCESS("access", access)
-        if headers is not None:
-            headers = dict(_arguments.pairs("headers", headers, drops=True))
-        if response_headers is not None:
-            response_headers = dict(_arguments.pairs("response_headers", response_headers, drops=True))
-        add_headers = _arguments.pairs("add_headers", add_headers)
-        add_response_headers = _arguments.pairs("add_response_headers", add_response_headers)
-        host = checked_host(prefix, host, rewrite)
-        where = self._origin if origin is None else place_of(origin)
-        if caching is not None and self._engine is not None:
-            self._check(f"the route {name or prefix}")
+        host, spec = checked_host(prefix, host, rewrite), self._spec(said)
+        decisions = decisions_of(authorise, decision_key, lifetime, access)
+        return NativeRoute(self, host, spec, on_complete, tenant, decisions)
+
+    def _spec(self, said: RouteOptions) -> RelaySpec:
+        """What a native route relays, and how."""
+        prefix, name = said.prefix, said.name or said.prefix
+        where = self._origin if said.origin is None else place_of(said.origin)
+        if said.caching is not None and self._engine is not None:
+            self._check(f"the route {name}")
         kept = prefix.removeprefix(self._prefix) if prefix.startswith(self._prefix + "/") else prefix
-        inspect, caching = inspect or self._inspect, caching or self._caching
-        check_one(caching, inspect, f"the route {name or prefix}")
-        headers, add_headers = plain_headers(headers, inspect), tuple(add_headers)
+        inspect, caching = said.inspect or self._inspect, said.caching or self._caching
+        check_one(caching, inspect, f"the route {name}")
+        headers, add_headers = plain_headers(said.headers, inspect), tuple(said.add_headers)
         if inspect is not None:
             plain_headers(dict(add_headers), inspect)
-        spec = RelaySpec(
-            name=name or prefix,
+        return RelaySpec(
+            name=name,
             origin=where,
             unix=self._unix,
             prefix=prefix,
-            replacement=where.base + (kept if rewrite is None else rewrite),
+            replacement=where.base + (kept if said.rewrite is None else said.rewrite),
             forwarding=self._policy,
-            timeouts=timeouts or self._limits,
-            limits=limits or RouteLimits(),
+            timeouts=said.timeouts or self._limits,
+            limits=said.limits or RouteLimits(),
             request=header_edits("headers", headers, add_headers),
-            response=header_edits("response_headers", response_headers, add_response_headers),
-            drain=Drain(bytes=drain) if isinstance(drain, int | str) else drain,
-            events=events or self._events,
+            response=header_edits("response_headers", said.response_headers, said.add_response_headers),
+            drain=Drain(bytes=said.drain) if isinstance(said.drain, int | str) else said.drain,
+            events=said.events or self._events,
             max_event=None,
             caching=caching,
             inspect=inspect,
         )
-        decisions = decisions_of(authorise, decision_key, lifetime, access)
-        return NativeRoute(self, host, spec, on_complete, tenant, decisions)
 
     @shared
     def stats(self) -> dict[str, InspectionStats]:
@@ -585,15 +569,13 @@ def _fills(request: web.Request, caching: Caching | None, overrides: Overrides |
     return not offers_websocket(request)
 
 
+def _check_prefix(prefix: str) -> None:
+    if prefix and (not prefix.startswith("/") or prefix.endswith("/")):
+        raise make_error("BAD_CONFIGURATION", f"prefix is {prefix!r}; it must be like '/live'")
+
+
 def _checked(engine: Engine | None, who: str) -> Engine:
     """`engine`, which has a cache."""
     if engine is None or engine.cache is None:
         raise make_error("BAD_CONFIGURATION", f"{who} has caching, and its engine no cache: {MAKE_CACHE}")
     return engine
-
-
-def _check_size(name: str, value: int | str) -> None:
-    try:
-        parse_size(value)
-    except ConfigurationError as error:
-        raise make_error("BAD_CONFIGURATION", f"{name}: {error.detail}") from None

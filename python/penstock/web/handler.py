@@ -141,7 +141,39 @@ def _rest(self: Any, waiter: asyncio.Future[None]) -> None:
 
 
 def _saying(cls: type[web.RequestHandler], engine: Engine, *, is_known: bool) -> type[web.RequestHandler]:
-    """`cls` with a `log_access` that tells the transport. It has no more state: a handler is changed to it."""
+    """`cls` with a `log_access` that tells the transport, and that takes what comes while it drains.
+
+    It has no more state: a handler is changed to it.
+    """
+    members = {
+        "__slots__": (),
+        "__module__": __name__,
+        "close": _close_of(cls),
+        "log_access": _log_access_of(cls),
+        "data_received": _data_received_of(cls),
+        _ENGINE: engine,
+    }
+    if is_known:
+        members |= {"begin_request": _begin_request, "finish_response": _finish_response_of(cls)}
+    saying: type[web.RequestHandler] = type(cls.__name__, (cls,), members)
+    return saying
+
+
+def _close_of(cls: type[web.RequestHandler]) -> Callable[[Any], None]:
+    leave: Any = cls.close
+
+    def close(self: Any) -> None:
+        """Close, as aiohttp does, but not at the server's end: then the lane ends the protocol, and knows when.
+
+        The lane may have given it a request that it has not begun with, or only half of one.
+        """
+        if self.transport is None or not self.transport.retires():
+            leave(self)
+
+    return close
+
+
+def _log_access_of(cls: type[web.RequestHandler]) -> Callable[..., None]:
     log: Any = cls.log_access
 
     def log_access(self: Any, request: web.BaseRequest, response: Any, time: float | None) -> None:
@@ -161,25 +193,47 @@ def _saying(cls: type[web.RequestHandler], engine: Engine, *, is_known: bool) ->
         free = bool(response.keep_alive and not self._close and self._keepalive_timeout)
         transport.end_response(free)
 
-    members = {"__slots__": (), "__module__": __name__, "log_access": log_access, _ENGINE: engine}
-    if is_known:
-        finish: Any = cls.finish_response
+    return log_access
 
-        def finish_response(
-            self: Any, request: web.BaseRequest, response: Any, start_time: float | None
-        ) -> Awaitable[tuple[Any, bool]]:
-            """Send the rest of a response, or in one step one that is small and whole."""
-            # What was handed over has ended, and aiohttp would find nothing to do.
-            has_ended = getattr(response, "_eof_sent", False) or send_plain(request, response)
-            if has_ended and not self._upgraded and request._post is None:
-                self.log_access(request, response, start_time)
-                return _finished(response)
-            rest: Awaitable[tuple[Any, bool]] = finish(self, request, response, start_time)
-            return rest
 
-        members |= {"begin_request": _begin_request, "finish_response": finish_response}
-    saying: type[web.RequestHandler] = type(cls.__name__, (cls,), members)
-    return saying
+def _data_received_of(cls: type[web.RequestHandler]) -> Callable[[Any, bytes], None]:
+    receive: Any = cls.data_received
+
+    def data_received(self: Any, data: bytes) -> None:
+        """Take what the client sends, after `close` the rest of the request that it was given as well.
+
+        aiohttp drops that: a handler that reads a body while its process drains would wait until it is cut off.
+        """
+        ends = (self._close, self._force_close)
+        if not any(ends) or self.transport is None:
+            receive(self, data)
+            return
+        self._close = self._force_close = False
+        try:
+            receive(self, data)
+        finally:
+            self._close |= ends[0]
+            self._force_close |= ends[1]
+
+    return data_received
+
+
+def _finish_response_of(cls: type[web.RequestHandler]) -> Callable[..., Awaitable[tuple[Any, bool]]]:
+    finish: Any = cls.finish_response
+
+    def finish_response(
+        self: Any, request: web.BaseRequest, response: Any, start_time: float | None
+    ) -> Awaitable[tuple[Any, bool]]:
+        """Send the rest of a response, or in one step one that is small and whole."""
+        # What was handed over has ended, and aiohttp would find nothing to do.
+        has_ended = getattr(response, "_eof_sent", False) or send_plain(request, response)
+        if has_ended and not self._upgraded and request._post is None:
+            self.log_access(request, response, start_time)
+            return _finished(response)
+        rest: Awaitable[tuple[Any, bool]] = finish(self, request, response, start_time)
+        return rest
+
+    return finish_response
 
 
 def handler_factory(

@@ -34,6 +34,8 @@ class Hub(BaseHub):
         history: what is kept of each topic, and of all of them. Processes that share a log should have the same.
         log: where events are kept for other processes; None: in this one alone. With a `KafkaLog` the hub follows what
             is published there, and publishes nothing itself.
+        name: by which the process that takes this one's place in an upgrade finds its own hub, which goes on with the
+            topics of this one. Hubs of one process that have no log need names of their own.
 
     Raises:
         StateError: the engine is closed.

@@ -113,11 +113,7 @@ def run_app(
             _cancel_on_signal(reload_of(settings, sites))
         await runner.setup()
         try:
-            first, *others = _places(host, port, path, sock)
-            # The pages are about the engine, which all of them have in common, and one redirects for all.
-            sites.append(Site(runner, **first, engine=engine, edge=settings, status=status))
-            plain = _without_redirect(settings)
-            sites += [Site(runner, **where, engine=engine, edge=plain) for where in others]
+            sites += _sites(runner, _places(host, port, path, sock), engine, settings, status)
             await _start(sites, print)
             await asyncio.Event().wait()
         finally:
@@ -129,6 +125,21 @@ def run_app(
 def _with(edge: Edge | None, **given: Any) -> Edge:
     """`edge`, or the default, with the settings of `given` that are not None."""
     return replace(edge or Edge(), **{name: value for name, value in given.items() if value is not None})
+
+
+def _sites(
+    runner: web.AppRunner,
+    places: list[dict[str, Any]],
+    engine: Engine | None,
+    edge: Edge,
+    status: Status | None,
+) -> list[Site]:
+    """A site for each of the places."""
+    first, *others = places
+    # The pages are about the engine, which all of them have in common, and one redirects for all.
+    site = Site(runner, **first, engine=engine, edge=edge, status=status)
+    plain = _without_redirect(edge)
+    return [site, *(Site(runner, **where, engine=engine, edge=plain) for where in others)]
 
 
 def _without_redirect(edge: Edge) -> Edge:

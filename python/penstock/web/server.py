@@ -16,6 +16,7 @@ from penstock.engine import Engine
 from penstock.serving.announcer import Announcer
 from penstock.serving.listener import Where, reload_of, scheme_of, url_of
 from penstock.serving.shutdown import say_waiting, stop_signal
+from penstock.serving.upgrade import Upgrades
 
 from .site import Site
 
@@ -81,7 +82,7 @@ async def serve(
         announcer.ready([_url(runner, edge)], site.status_url, site.engine, (status or Status()).hung)
         _log.info("%s: stopping, requests have %g s to finish", await stop, drain)
     finally:
-        await _end(runner, drain)
+        await _end(runner, announcer.upgrades, drain)
 
 
 def make_runner(app: web.Application, *, drain: float, decode_requests: bool) -> web.AppRunner:
@@ -94,10 +95,14 @@ def _url(runner: web.AppRunner, edge: Edge) -> str:
     return f"unix:{address}" if isinstance(address, str) else url_of(scheme_of(edge), *address[:2])
 
 
-async def _end(runner: web.AppRunner, drain: float) -> None:
+async def _end(runner: web.AppRunner, upgrades: Upgrades, drain: float) -> None:
     """Stop accepting, wait for requests until the deadline, cut off the rest."""
     try:
         async with asyncio.timeout(drain + _GRACE_SECONDS):
+            for site in runner.sites:
+                await site.stop()
+            # The application is not shut down while it answers what comes on these.
+            await asyncio.to_thread(upgrades.wait_for_clients, drain)
             await runner.cleanup()
     except TimeoutError:
         _log.warning("handlers did not end within %g s of being cut off", _GRACE_SECONDS)

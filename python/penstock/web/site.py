@@ -198,8 +198,17 @@ def _port(edge: Edge) -> int:
 
 
 def _finish_with(server: web.Server, listening: Listening) -> None:
-    """Have `server.shutdown`, which waits for handlers, wait for what the engine sends for them as well."""
-    wait_for_handlers = server.shutdown
+    """Have `server` end with the site.
+
+    Its `pre_shutdown`, which closes protocols that wait for a request, has the lane end its own: clients that are not
+    given away yet still ask, and aiohttp would drop what a closed protocol is given. Its `shutdown`, which waits for
+    handlers, waits for what the engine sends for them as well.
+    """
+    close_idle, wait_for_handlers = server.pre_shutdown, server.shutdown
+
+    def pre_shutdown() -> None:
+        listening.lane.retire()
+        close_idle()
 
     async def shutdown(timeout: float | None = None) -> None:  # noqa: ASYNC109 (aiohttp's signature)
         loop = asyncio.get_running_loop()
@@ -208,4 +217,5 @@ def _finish_with(server: web.Server, listening: Listening) -> None:
         await wait_for_handlers(timeout)
         await listening.finish(deadline)
 
+    server.pre_shutdown = pre_shutdown  # type: ignore[method-assign]
     server.shutdown = shutdown  # type: ignore[method-assign]

@@ -132,11 +132,7 @@ async def respond(
             permit.lease,
             engines(transport),
         )
-        decided = admission.head()
-        assert decided is not None  # noqa: S101 (it is)
-        status, answered = decided
-        fields = CIMultiDict(answered)
-        edits.apply(fields)
+        status, fields = _head_of(admission, edits)
         if status != web.HTTPOk.status_code or request.method == hdrs.METH_HEAD:
             admission.close()
             return web.Response(status=status, headers=fields)
@@ -161,6 +157,16 @@ async def respond(
         link.task = None
         if handover is None:
             permit.over()
+
+
+def _head_of(admission: _native.Admission, edits: HeaderEdits) -> tuple[int, CIMultiDict[str]]:
+    """Status and fields of the answer to a subscriber, who was admitted or not."""
+    decided = admission.head()
+    assert decided is not None  # noqa: S101 (it is)
+    status, answered = decided
+    fields = CIMultiDict(answered)
+    edits.apply(fields)
+    return status, fields
 
 
 def _hand_over(

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from penstock import _native
@@ -73,36 +74,26 @@ async def serve(
     listening = Listening(engine, lane, edge, [], access_log, status)
     listening.tell = say_waiting(announcer)
     front = Front(listening, edge)
-
-    def orders(**each: int) -> Orders:
-        return Orders(
-            **each,
-            app=app,
-            parent=os.getpid(),
-            memory=parse_size(settings.memory),
-            stop_timeout=settings.stop_timeout,
-            log_level=log_level,
-            uvloop=uvloop,
-        )
-
-    # Of the last SIGHUP.
-    unread: str | None = None
-
-    def reloaded(failure: str | None) -> None:
-        failures = [each for each in (unread, failure) if each is not None]
-        announcer.reloaded("; ".join(failures) if failures else None)
-
+    orders = partial(
+        Orders,
+        app=app,
+        parent=os.getpid(),
+        memory=parse_size(settings.memory),
+        stop_timeout=settings.stop_timeout,
+        log_level=log_level,
+        uvloop=uvloop,
+    )
+    reloads = _Reloads(announcer, reread)
     with Directory() as directory:
-        supervisor = Supervisor(settings, directory, orders, front, reloaded)
-        front.declarations = Declarations(engine, supervisor, ends=parse_size(edge.app_ends))
-        declared = front.declarations
+        supervisor = Supervisor(settings, directory, orders, front, reloads.replaced)
+        declared = Declarations(engine, supervisor, ends=parse_size(edge.app_ends))
+        front.declarations = declared
         requests = _native.Workers(
             engine.native, lane, declared.plan, declared.feed, declared.orphan, supervisor.silent
         )
 
         def reload() -> None:
-            nonlocal unread
-            unread = None if reread is None else reread()
+            reloads.begin()
             supervisor.reload()
             listening.reload_tls()
 
@@ -123,6 +114,23 @@ async def serve(
                 await asyncio.wait({starting})
                 await _stop(listening, supervisor, declared, settings.stop_timeout)
                 requests.close()
+
+
+class _Reloads:
+    """What a SIGHUP comes to: of what is read again here, and of the workers, which are replaced."""
+
+    def __init__(self, announcer: Announcer, reread: Callable[[], str | None] | None) -> None:
+        self._announcer = announcer
+        self._reread = reread
+        self._failure: str | None = None
+
+    def begin(self) -> None:
+        self._failure = None if self._reread is None else self._reread()
+
+    def replaced(self, failure: str | None) -> None:
+        """The workers have been replaced, or not."""
+        failures = [each for each in (self._failure, failure) if each is not None]
+        self._announcer.reloaded("; ".join(failures) if failures else None)
 
 
 async def _stop(

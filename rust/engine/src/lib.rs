@@ -11,6 +11,8 @@ pub mod app;
 #[cfg(not(loom))]
 mod clock;
 #[cfg(not(loom))]
+mod codec;
+#[cfg(not(loom))]
 pub mod collector;
 #[cfg(not(loom))]
 mod drain;
@@ -28,9 +30,13 @@ pub mod origin;
 #[cfg_attr(loom, allow(dead_code, reason = "what uses it is not a part of the models"))]
 mod outcome;
 #[cfg(not(loom))]
+pub mod pressure;
+#[cfg(not(loom))]
 pub mod relay_spec;
 #[cfg(not(loom))]
 pub mod runtime;
+#[cfg(all(test, not(loom)))]
+mod simulation;
 #[cfg(not(loom))]
 pub mod source;
 pub mod store;

@@ -193,6 +193,7 @@ table! {
     0x50F CacheDirectoryTaken "CACHE_DIRECTORY_TAKEN" System Local false "Another cache uses the directory.";
     0x510 CacheDamaged "CACHE_DAMAGED" System Local true "What the cache's disk gave back is not what was stored there.";
     0x511 CacheDiskTimeout "CACHE_DISK_TIMEOUT" Timeout Local true "The cache's disk gave nothing back within its limit.";
+    0x512 Overloaded "OVERLOADED" State Local true "The engine or the application has more to do than it can, and takes a part of the new work.";
     0x520 BadEvent "BAD_EVENT" Value Local false "The event cannot be published: its type, id or key has a line end or is too long, or it is larger than its topic's history.";
     0x521 TopicFinished "TOPIC_FINISHED" State Local false "The topic has been finished; nothing can be published to it any more.";
     0x522 TooManyTopics "TOO_MANY_TOPICS" Memory Local true "The hub has as many topics as it may.";
@@ -331,7 +332,8 @@ impl Code {
             | Self::AccessBusy
             | Self::AccessUnavailable
             | Self::KeysUnavailable
-            | Self::AppBusy => 503,
+            | Self::AppBusy
+            | Self::Overloaded => 503,
             // RFC 9111, section 5.2.1.7.
             Self::NotCached => 504,
             // The origin's answer can never be held in one piece here, so a retry would not help.

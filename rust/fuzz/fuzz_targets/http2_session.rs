@@ -36,7 +36,7 @@ fn answered<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<u8>, Vec<Vec
         session.close(stream);
     }
     let mut said = std::mem::take(session.control());
-    while session.frame(2, &mut said).is_some() {
+    while session.frame(2, 3, &mut said).is_some() {
         said.append(session.control());
     }
     (said, heads)

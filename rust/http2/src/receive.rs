@@ -168,23 +168,12 @@ impl Session {
             self.break_off(head.stream, ErrorCode::STREAM_CLOSED);
             return Ok(());
         }
-        let is_within = stream.receive_window.take(counted);
-        let left = stream.length.map(|left| left.checked_sub(payload.len() as u64));
         let ends = head.has(flag::END_STREAM);
-        let fault = if !is_within {
-            Some(ErrorCode::FLOW_CONTROL_ERROR)
-        } else if left == Some(None) || (ends && left.is_some_and(|left| left != Some(0))) {
-            // Section 8.1.1.
-            Some(ErrorCode::PROTOCOL_ERROR)
-        } else {
-            None
-        };
-        if let Some(code) = fault {
+        if let Err(code) = stream.admit(counted, payload.len(), ends) {
             self.release_of_connection(counted);
             self.break_off(head.stream, code);
             return Ok(());
         }
-        stream.length = left.flatten();
         if ends {
             stream.received = Progress::All;
             if std::mem::take(&mut stream.is_withheld) {
@@ -313,7 +302,7 @@ impl Session {
         let asked = self.early(id).or_else(|| head.priority.as_deref().and_then(Priority::parse));
         let mut stream = Stream::new(id, self.known_window, self.peer.window, asked);
         (stream.received, stream.length) = (progress(ends_stream), head.length);
-        stream.inbound.push_back(Item::Head(head.text));
+        stream.inbound.push(Item::Head(head.text));
         // That no body follows is known at its end: what took the request before could not take it back.
         stream.is_withheld = !ends_stream && head.length == Some(0);
         if !stream.is_withheld {
@@ -347,7 +336,7 @@ impl Session {
         if !is_interim {
             (stream.received, stream.length) = (progress(ends_stream), length);
         }
-        stream.inbound.push_back(Item::Head(head.text));
+        stream.inbound.push(Item::Head(head.text));
         stream.wake();
     }
 
@@ -360,7 +349,7 @@ impl Session {
         let lacks_body = stream.length.is_some_and(|left| left > 0);
         match trailers {
             Ok(text) if ends_stream && !lacks_body => {
-                stream.inbound.push_back(Item::Trailers(text));
+                stream.inbound.push(Item::Trailers(text));
                 stream.received = Progress::All;
                 stream.wake();
                 if std::mem::take(&mut stream.is_withheld) {

@@ -3,11 +3,17 @@
 //! What HTTP/1.1 would read in another way is refused here: names that are no names in lower case, values with line ends or
 //! with blanks around them, fields about the connection, and pseudo-fields that are missing, twice, unknown or late.
 
+use std::ops::Range;
+
 /// What a field counts for besides its bytes (RFC 9113, section 6.5.2).
 const OVERHEAD: usize = 32;
 /// Fields about one connection of HTTP/1.1, of which HTTP/2 has no notion (section 8.2.2).
 pub const OF_CONNECTION: [&str; 5] =
     ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
+/// Bytes of the first lines of a request, mostly, and of the fields after them. Arbitrary.
+const USUAL: usize = 128;
+/// Room for what is said after the fields of a head: how the body is delimited, and the empty line.
+const END: usize = 32;
 const PSEUDO: [&[u8]; 5] = [b":method", b":scheme", b":authority", b":path", b":status"];
 
 /// Which of [`PSEUDO`].
@@ -45,10 +51,13 @@ pub(crate) struct Section {
     /// Bytes that are left of what it may have.
     left: usize,
     fault: Option<Fault>,
-    pseudo: [Option<Vec<u8>>; PSEUDO.len()],
-    /// The other fields, but for two.
+    /// Values that have their place in the first lines.
+    values: Vec<u8>,
+    /// Where among them.
+    pseudo: [Option<Range<usize>>; PSEUDO.len()],
+    host: Option<Range<usize>>,
+    /// The other fields, but for those of cookies.
     lines: Vec<u8>,
-    host: Option<Vec<u8>>,
     cookies: Vec<u8>,
     has_fields: bool,
     pub(crate) length: Option<u64>,
@@ -74,9 +83,10 @@ impl Section {
             kind,
             left: most,
             fault: None,
+            values: Vec::new(),
             pseudo: [const { None }; PSEUDO.len()],
-            lines: Vec::new(),
             host: None,
+            lines: Vec::new(),
             cookies: Vec::new(),
             has_fields: false,
             length: None,
@@ -100,7 +110,8 @@ impl Section {
     }
 
     fn take(&mut self, name: &[u8], value: &[u8]) -> Result<(), &'static str> {
-        if value.iter().any(|byte| matches!(byte, 0..=8 | 10..=31 | 127)) {
+        // Not ended at the first one: so the compiler looks at many at once.
+        if value.iter().fold(false, |has, byte| has | matches!(byte, 0..=8 | 10..=31 | 127)) {
             return Err("a value has a control character");
         }
         if value.len() != value.trim_ascii().len() {
@@ -119,7 +130,8 @@ impl Section {
         }
         match name {
             b"host" if self.kind == Kind::Request => {
-                if self.host.replace(value.to_vec()).is_some() {
+                let place = self.keep(value);
+                if self.host.replace(place).is_some() {
                     return Err("there is more than one host");
                 }
                 return Ok(());
@@ -139,10 +151,23 @@ impl Section {
             b"priority" => self.priority = Some(value.to_vec()),
             _ => {}
         }
+        if self.lines.capacity() == 0 {
+            self.lines.reserve(USUAL);
+        }
         for part in [name, b": ", value, b"\r\n"] {
             self.lines.extend_from_slice(part);
         }
         Ok(())
+    }
+
+    /// Keeps a value for the first lines; where.
+    fn keep(&mut self, value: &[u8]) -> Range<usize> {
+        if self.values.capacity() == 0 {
+            self.values.reserve(USUAL);
+        }
+        let start = self.values.len();
+        self.values.extend_from_slice(value);
+        start..self.values.len()
     }
 
     fn take_pseudo(&mut self, name: &[u8], value: &[u8]) -> Result<(), &'static str> {
@@ -155,15 +180,20 @@ impl Section {
             Kind::Trailers => &[],
         };
         let known = of_kind.iter().find(|known| PSEUDO[**known as usize] == name);
-        let place = &mut self.pseudo[*known.ok_or("a pseudo-field is not known")? as usize];
-        if place.replace(value.to_vec()).is_some() {
+        let known = *known.ok_or("a pseudo-field is not known")?;
+        let place = self.keep(value);
+        if self.pseudo[known as usize].replace(place).is_some() {
             return Err("a pseudo-field comes twice");
         }
         Ok(())
     }
 
+    fn value(&self, place: Option<&Range<usize>>) -> Option<&[u8]> {
+        place.map(|place| &self.values[place.clone()])
+    }
+
     fn pseudo(&self, which: Pseudo) -> Option<&[u8]> {
-        self.pseudo[which as usize].as_deref()
+        self.value(self.pseudo[which as usize].as_ref())
     }
 
     /// The head of a message.
@@ -187,7 +217,7 @@ impl Section {
     fn request(&self) -> Result<Vec<u8>, &'static str> {
         let method = self.pseudo(Pseudo::Method).filter(|method| is_token(method));
         let method = method.ok_or("there is no method")?;
-        let (named, host) = (self.pseudo(Pseudo::Authority), self.host.as_deref());
+        let (named, host) = (self.pseudo(Pseudo::Authority), self.value(self.host.as_ref()));
         if named.zip(host).is_some_and(|(one, other)| !one.eq_ignore_ascii_case(other)) {
             return Err("there is more than one host");
         }
@@ -210,13 +240,9 @@ impl Section {
         {
             return Err("the target has a blank");
         }
-        let parts: [&[u8]; 8] =
-            [method, b" ", target, b" HTTP/1.1\r\nHost: ", authority, b"\r\n", &self.lines, &self.cookies];
-        let mut text = parts.concat();
-        if !self.cookies.is_empty() {
-            text.extend_from_slice(b"\r\n");
-        }
-        Ok(text)
+        let end: &[u8] = if self.cookies.is_empty() { b"" } else { b"\r\n" };
+        let first = [method, b" ", target, b" HTTP/1.1\r\nHost: ", authority, b"\r\n"];
+        Ok(text(&[&first[..], &[&self.lines, &self.cookies, end]]))
     }
 
     fn response(&self) -> Result<(Vec<u8>, u16), &'static str> {
@@ -230,9 +256,16 @@ impl Section {
         if number == 101 {
             return Err("101 has no place in HTTP/2 (section 8.6)");
         }
-        let parts: [&[u8]; 4] = [b"HTTP/1.1 ", status, b" \r\n", &self.lines];
-        Ok((parts.concat(), number))
+        Ok((text(&[&[b"HTTP/1.1 ", status, b" \r\n", &self.lines]]), number))
     }
+}
+
+/// All of it as one, with room for the end of the head.
+fn text(parts: &[&[&[u8]]]) -> Vec<u8> {
+    let parts = || parts.iter().copied().flatten();
+    let mut text = Vec::with_capacity(parts().map(|part| part.len()).sum::<usize>() + END);
+    parts().for_each(|part| text.extend_from_slice(part));
+    text
 }
 
 fn is_lower(byte: u8) -> bool {
@@ -241,8 +274,20 @@ fn is_lower(byte: u8) -> bool {
 
 /// RFC 9110, section 5.6.2.
 fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+    TOKEN[usize::from(byte)]
 }
+
+/// A table, because each byte of each name is looked up.
+const TOKEN: [bool; 256] = {
+    let mut token = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 127 {
+        token[byte as usize] = byte.is_ascii_alphanumeric()
+            || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~');
+        byte += 1;
+    }
+    token
+};
 
 fn is_token(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|byte| is_token_byte(*byte))

@@ -1,10 +1,13 @@
 //! What is sent: heads, and the order in which the frames of bodies go.
 
-use crate::frame::{FrameHead, LONGEST, flag, kind, write};
+use crate::frame::{FrameHead, HEAD, LONGEST, flag, kind, write};
 use crate::hpack::Encoder;
 use crate::priority::Priority;
 use crate::session::Session;
 use crate::stream::{Awaits, Progress, Stream};
+
+/// Bytes that a head takes, mostly. Arbitrary.
+const USUAL: usize = 512;
 
 /// The first line of a head.
 #[derive(Debug, Clone, Copy)]
@@ -45,11 +48,15 @@ impl Session {
         let Some(place) = self.place(stream).filter(|place| !self.streams[*place].has_ended()) else {
             return;
         };
-        let mut block = Vec::with_capacity(256);
-        self.encoder.begin(&mut block);
+        let block = &mut self.out;
+        // The frame is written in its place, and the memory has room for the head of the body's first frame.
+        block.reserve(USUAL);
+        let start = block.len();
+        block.extend_from_slice(&[0; HEAD]);
+        self.encoder.begin(block);
         let is_interim = match first {
             First::Status(status) => {
-                Encoder::status(status, &mut block);
+                Encoder::status(status, block);
                 status.first() == Some(&b'1')
             }
             First::Request { method, scheme, authority, path } => {
@@ -60,13 +67,13 @@ impl Session {
                     (b":path", path),
                 ];
                 for (name, value) in pseudo {
-                    Encoder::field(name, value, &mut block);
+                    Encoder::field(name, value, block);
                 }
                 false
             }
         };
-        fields.into_iter().for_each(|(name, value)| Encoder::field(name, value, &mut block));
-        write_block(stream, &block, ends, &mut self.out);
+        fields.into_iter().for_each(|(name, value)| Encoder::field(name, value, block));
+        end_block(stream, start, ends, block);
         let stream = &mut self.streams[place];
         if ends {
             stream.sent = Progress::All;
@@ -128,16 +135,23 @@ impl Session {
         &mut self.out
     }
 
+    /// Whether a frame may be there to be sent.
+    pub fn has_output(&self) -> bool {
+        !self.out.is_empty() || !self.due.is_empty()
+    }
+
     /// Appends the next frame of a body to `out`, up to at most `most` bytes of the body, which come after it: of the stream that
-    /// the other side needs most (RFC 9218, section 10), as far as the windows go.
-    pub fn frame(&mut self, most: usize, out: &mut Vec<u8>) -> Option<Frame> {
+    /// the other side needs most (RFC 9218, section 10), as far as the windows go. Frames that lead to the end of the body may
+    /// have `last` bytes, if there are fewer then. Neither is 0.
+    pub fn frame(&mut self, most: usize, last: usize, out: &mut Vec<u8>) -> Option<Frame> {
         let place = self.first()?;
         self.turn += 1;
         let stream = &mut self.streams[place];
         stream.turn = self.turn;
         self.was_incremental = stream.priority.incremental;
         let room = self.send_window.room().min(stream.send_window.room());
-        let bytes = stream.unsent.min(most).min(LONGEST).min(room);
+        let saves = stream.end.is_some() && stream.unsent.div_ceil(last) < stream.unsent.div_ceil(most);
+        let bytes = stream.unsent.min(if saves { last } else { most }).min(LONGEST).min(room);
         stream.unsent -= bytes;
         stream.send_window.take(bytes);
         self.send_window.take(bytes);
@@ -192,6 +206,19 @@ impl Session {
         });
         first.map(|(_, place)| place)
     }
+}
+
+/// Ends the frame of a section of fields that begins at `start` of `out`. A section that is too long for one is divided.
+fn end_block(stream: u32, start: usize, ends: bool, out: &mut Vec<u8>) {
+    let length = out.len() - start - HEAD;
+    if length > LONGEST {
+        let block = out.split_off(start + HEAD);
+        out.truncate(start);
+        return write_block(stream, &block, ends, out);
+    }
+    let flags = flag::END_HEADERS | if ends { flag::END_STREAM } else { 0 };
+    let head = FrameHead { length, kind: kind::HEADERS, flags, stream }.bytes();
+    out[start..start + HEAD].copy_from_slice(&head);
 }
 
 /// Appends the frames of a section of fields (section 4.3).

@@ -274,7 +274,7 @@ impl Session {
 
     /// The next of what has come on a stream.
     pub fn read(&mut self, stream: u32) -> Option<Item> {
-        self.stream(stream)?.inbound.pop_front()
+        self.stream(stream)?.inbound.pop()
     }
 
     /// Whether all has come that is to come on a stream. What has come may still be to be read.

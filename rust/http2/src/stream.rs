@@ -54,6 +54,48 @@ pub(crate) enum Awaits {
     Room,
 }
 
+/// What waits to be read. Mostly that is one item, which takes no memory of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Inbound {
+    first: Option<Item>,
+    rest: VecDeque<Item>,
+}
+
+impl Inbound {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_none() && self.rest.is_empty()
+    }
+
+    pub(crate) fn push(&mut self, item: Item) {
+        if self.is_empty() {
+            self.first = Some(item);
+        } else {
+            self.rest.push_back(item);
+        }
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Item> {
+        self.first.take().or_else(|| self.rest.pop_front())
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        self.iter().count()
+    }
+
+    fn last(&mut self) -> Option<&mut Item> {
+        self.rest.back_mut().or(self.first.as_mut())
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Item> {
+        self.first.iter().chain(&self.rest)
+    }
+}
+
 /// A stream that has not ended on both sides, or that has something to be read.
 #[derive(Debug)]
 pub(crate) struct Stream {
@@ -61,7 +103,7 @@ pub(crate) struct Stream {
     pub(crate) received: Progress,
     pub(crate) sent: Progress,
     pub(crate) reset: Option<Reset>,
-    pub(crate) inbound: VecDeque<Item>,
+    pub(crate) inbound: Inbound,
     /// Bytes of the body that are to come, if the head says how many.
     pub(crate) length: Option<u64>,
     /// Bytes that the other side may send.
@@ -95,7 +137,7 @@ impl Stream {
             received: Progress::Nothing,
             sent: Progress::Nothing,
             reset: None,
-            inbound: VecDeque::new(),
+            inbound: Inbound::default(),
             length: None,
             receive_window: Window::new(receive_window),
             released: 0,
@@ -125,6 +167,23 @@ impl Stream {
         }
     }
 
+    /// Counts a part of the body that has come: `counted` bytes with the padding, `length` without.
+    ///
+    /// # Errors
+    /// Which rule the other side has broken.
+    pub(crate) fn admit(&mut self, counted: usize, length: usize, ends: bool) -> Result<(), ErrorCode> {
+        if !self.receive_window.take(counted) {
+            return Err(ErrorCode::FLOW_CONTROL_ERROR);
+        }
+        let left = self.length.map(|left| left.checked_sub(length as u64));
+        if left == Some(None) || (ends && left.is_some_and(|left| left != Some(0))) {
+            // Section 8.1.1.
+            return Err(ErrorCode::PROTOCOL_ERROR);
+        }
+        self.length = left.flatten();
+        Ok(())
+    }
+
     /// Whether something of it is to be sent after its head.
     pub(crate) fn is_due(&self) -> bool {
         self.reset.is_none() && (self.unsent > 0 || self.end.is_some())
@@ -144,9 +203,9 @@ impl Stream {
 
     /// Keeps a payload until it is read.
     pub(crate) fn keep(&mut self, payload: &[u8]) {
-        match self.inbound.back_mut() {
+        match self.inbound.last() {
             Some(Item::Data(last)) if last.len() < SMALL => last.extend_from_slice(payload),
-            _ if !payload.is_empty() => self.inbound.push_back(Item::Data(BytesMut::from(payload))),
+            _ if !payload.is_empty() => self.inbound.push(Item::Data(BytesMut::from(payload))),
             _ => {}
         }
     }

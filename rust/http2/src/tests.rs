@@ -16,7 +16,7 @@ const GET: First<'_> =
 /// What is to be sent now; a body is zeros.
 fn sent(session: &mut Session) -> Vec<u8> {
     let mut bytes = std::mem::take(session.control());
-    while let Some(frame) = session.frame(16 << 10, &mut bytes) {
+    while let Some(frame) = session.frame(16 << 10, 16 << 10, &mut bytes) {
         bytes.resize(bytes.len() + frame.bytes, 0);
         bytes.append(session.control());
     }
@@ -131,7 +131,7 @@ fn the_most_urgent_body_goes_first_and_parts_take_turns() {
         server.offer(stream, 2);
     }
     let mut order = Vec::new();
-    while let Some(frame) = server.frame(1, &mut Vec::new()) {
+    while let Some(frame) = server.frame(1, 1, &mut Vec::new()) {
         order.push(frame.stream);
     }
     let [whole, urgent, part, other] = streams;
@@ -140,6 +140,28 @@ fn the_most_urgent_body_goes_first_and_parts_take_turns() {
     assert_eq!(order.len(), 8);
     assert_eq!((count(whole), count(part), count(other)), (2, 2, 2));
     assert_ne!(order[2], order[3], "neither kind starves the other: {order:?}");
+}
+
+/// How long the frames of a body are that is `offered`, and ends there or not.
+fn lengths(offered: usize, ends: bool) -> Vec<usize> {
+    let (mut client, mut server) = pair();
+    let stream = asked(&mut client, &mut server, true);
+    server.send_head(stream, First::Status(b"200"), [], false);
+    server.offer(stream, offered);
+    if ends {
+        server.end(stream, []);
+    }
+    std::iter::from_fn(|| Some(server.frame(90, 100, &mut Vec::new())?.bytes)).collect()
+}
+
+#[test]
+fn the_end_of_a_body_has_longer_frames_where_they_are_fewer() {
+    assert_eq!(lengths(200, true), [100, 100]);
+    assert_eq!(lengths(100, true), [100]);
+    assert_eq!(lengths(95, true), [95]);
+    assert_eq!(lengths(90, true), [90]);
+    assert_eq!(lengths(110, true), [90, 20], "as many frames");
+    assert_eq!(lengths(200, false), [90, 90, 20]);
 }
 
 #[test]
@@ -440,7 +462,7 @@ fn small_payloads_take_the_memory_of_their_bytes() {
     for _ in 0..20_000 {
         server.receive(&frame(kind::DATA, 0, 1, b"a")).unwrap();
     }
-    assert!(server.stream(1).unwrap().inbound.len() <= 5);
+    assert!(server.stream(1).unwrap().inbound.count() <= 5);
     assert_eq!(drain_any(&mut server), 20_000);
 }
 
@@ -501,15 +523,15 @@ proptest! {
                 4 => server.send_head(stream, First::Status(b"200"), [], false),
                 _ => {
                     let expected = needed_most(&server);
-                    let frame = server.frame(bytes.max(1), &mut Vec::new());
+                    let frame = server.frame(bytes.max(1), bytes.max(1), &mut Vec::new());
                     prop_assert_eq!(frame.map(|frame| frame.stream), expected);
                 }
             }
         }
         while let Some(expected) = needed_most(&server) {
-            prop_assert_eq!(server.frame(9000, &mut Vec::new()).map(|frame| frame.stream), Some(expected));
+            prop_assert_eq!(server.frame(9000, 9000, &mut Vec::new()).map(|frame| frame.stream), Some(expected));
         }
-        prop_assert!(server.frame(1, &mut Vec::new()).is_none());
+        prop_assert!(server.frame(1, 1, &mut Vec::new()).is_none());
     }
 
     #[test]

@@ -76,6 +76,11 @@ impl Cache {
         MovingCache(Mutex::new(py.detach(|| self.0.begin_moving())))
     }
 
+    /// Drops what is in memory, and gives the memory back to the system: so many bytes.
+    fn release_memory(&self, py: Python<'_>) -> usize {
+        py.detach(|| self.0.release_memory())
+    }
+
     /// Takes the records in a file, from its beginning. Whether there is room for more.
     fn take_records(&self, py: Python<'_>, descriptor: i32) -> PyResult<bool> {
         let has_room = py.detach(|| {

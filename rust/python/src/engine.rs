@@ -97,11 +97,18 @@ impl Engine {
         Ok(())
     }
 
-    pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
+    /// Whether it works.
+    pub(crate) fn check_open(&self, py: Python<'_>) -> PyResult<()> {
         self.check_alive(py)?;
         if self.closed.load(Ordering::Relaxed) {
             return Err(exception(py, &Code::EngineClosed.error("the engine has been closed")));
         }
+        Ok(())
+    }
+
+    /// Whether it works, and has memory for new work.
+    pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
+        self.check_open(py)?;
         if self.pool.state() == PoolState::Full {
             return Err(exception(
                 py,
@@ -169,7 +176,7 @@ impl Engine {
 
     /// The two ends of a body that `framing` cuts.
     pub(crate) fn channel(&self, py: Python<'_>, framing: &Cut) -> PyResult<(Feed, Stream)> {
-        self.check(py)?;
+        self.check_open(py)?;
         Ok(channel(&self.pool, self.flow, framing, &self.meter))
     }
 
@@ -239,9 +246,11 @@ impl Engine {
         let notices = Arc::new(Notices::new(limits.log_interval));
         let threads = Threads::start(threads).into_python(py)?;
         let http2 = Arc::new(http2.load().into_python(py)?);
+        let pressure = Arc::default();
         let origins = |_| {
             let (notices, http2) = (Arc::clone(&notices), Arc::clone(&http2));
-            Arc::new(Origins::new(&pool, limits, reads, tls.clone(), notices, http2))
+            let origins = Origins::new(&pool, limits, reads, tls.clone(), notices, http2);
+            Arc::new(origins.under(&pressure))
         };
         let origins: Vec<_> = (0..threads.count()).map(origins).collect();
         let (meter, ledger) = (Arc::new(Meter::default()), Arc::new(Ledger::new(threads.count())));

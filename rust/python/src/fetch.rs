@@ -10,8 +10,7 @@ use penstock_engine::framing::Framing as Cut;
 use penstock_engine::origin::{self, Request, RequestBody};
 use penstock_engine::pool::CopyReason;
 use penstock_engine::store::{self, Overrides};
-use penstock_engine::trace::{FIELDS, Trace};
-use penstock_engine::wire::{Fields as Headers, is_one_of};
+use penstock_engine::stream::{Feed, Stream};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -43,27 +42,20 @@ pub(crate) struct OriginRequest<'py> {
     is_tunnel: bool,
 }
 
-/// The trace that a request is a part of which was made for a client's, and its headers without what told the application of that.
-/// A trace that the application has written itself stands.
-fn traced(headers: Arc<Headers>, trace: Option<Arc<Trace>>) -> (Arc<Headers>, Option<Arc<Trace>>) {
-    let Some(trace) = trace else { return (headers, None) };
-    if !trace.is_told() || !headers.iter().any(|(name, _)| is_one_of(name, &FIELDS)) {
-        return (headers, Some(trace));
+/// In a worker process: has the parent fetch where the client is.
+fn fetch_at_edge(near: Option<Bound<'_, Transport>>, order: Order, feed: Feed, stream: &Stream) {
+    match near.and_then(|transport| transport.get().edge()) {
+        Some(edge) => edge.fetch(order, feed, stream),
+        None => feed.fail(Code::ClientGone.error("the client left before the request was sent on")),
     }
-    let ours = trace.context.write();
-    let is_other = |(name, value): (&[u8], &[u8])| is_one_of(name, &FIELDS[..1]) && value != ours;
-    if headers.iter().any(is_other) {
-        return (headers, None);
-    }
-    let rest = headers.iter().filter(|(name, _)| !is_one_of(name, &FIELDS)).collect();
-    (Arc::new(rest), Some(trace))
 }
 
 fn start(py: Python<'_>, engine: &Engine, request: OriginRequest<'_>, body: RequestBody) -> PyResult<Source> {
     let OriginRequest { method, target, near, caching, .. } = request;
     let (headers, timeouts) = (Arc::clone(&request.headers.get().0), request.timeouts.get().0);
     let overrides = request.overrides.map(Overrides::from);
-    engine.check(py)?;
+    // Where the pool is full, it waits for memory with all requests to origins.
+    engine.check_open(py)?;
     let port = engine.port(py)?;
     let cut = request.framing.map_or(Cut::Raw, |framing| framing.get().0.clone());
     let (feed, stream) = engine.channel(py, &cut)?;
@@ -80,14 +72,11 @@ fn start(py: Python<'_>, engine: &Engine, request: OriginRequest<'_>, body: Requ
             is_clients: request.is_clients,
             inspection: request.expected.and_then(|expected| expected.get().begin()),
         };
-        match near.and_then(|transport| transport.get().edge()) {
-            Some(edge) => edge.fetch(order, feed, &stream),
-            None => feed.fail(Code::ClientGone.error("the client left before the request was sent on")),
-        }
+        fetch_at_edge(near, order, feed, &stream);
         return Ok(Source::new(stream, port));
     }
     let trace = near.as_ref().and_then(|transport| transport.get().trace());
-    let (headers, trace) = traced(headers, trace);
+    let (headers, trace) = origin::traced(headers, trace);
     let Endpoint { endpoint, upstream, authority } = request.endpoint.get();
     let request = Box::new(Request {
         endpoint: endpoint.clone(),
@@ -202,7 +191,7 @@ pub(crate) fn relay_seen(
     inspector: Option<&Bound<'_, Inspector>>,
 ) -> PyResult<Source> {
     let engine = engine.get();
-    engine.check(py)?;
+    engine.check_open(py)?;
     let (port, stream) = (engine.port(py)?, stream.get().hand_over(py)?);
     let (feed, relayed) = engine.channel(py, &Cut::Raw)?;
     let (policy, inspector) =
@@ -225,7 +214,7 @@ pub(crate) fn watch(
     inspector: Option<&Bound<'_, Inspector>>,
 ) -> PyResult<(Source, Watched)> {
     let engine = engine.get();
-    engine.check(py)?;
+    engine.check_open(py)?;
     let (port, stream) = (engine.port(py)?, stream.get().hand_over(py)?);
     let (feed, relayed) = engine.channel(py, &Cut::Raw)?;
     let inspector = inspector.map(|inspector| inspector.get().response.clone());

@@ -23,6 +23,7 @@ use pyo3::types::{PyBytes, PyString};
 
 use crate::access::Gate;
 use crate::admission::{Admission, Decision, Guest};
+use crate::asking::{Asking, Given, HubAnswer, TopicClaim};
 use crate::engine::Engine;
 use crate::errors::{IntoPython, exception};
 use crate::framing::Framing;
@@ -121,19 +122,24 @@ fn published<'a>(py: Python<'_>, entries: &'a [LogEntry]) -> PyResult<Vec<Publis
 
 #[pymethods]
 impl Hub {
-    /// `external`: an external log keeps the events, which come from there by `load` and `take`.
+    /// `external`: an external log keeps the events, which come from there by `load` and `take`. `name`: what it is called in
+    /// upgrades, if it is a part of them.
     #[new]
     fn new(
         py: Python<'_>,
         engine: &Bound<'_, Engine>,
         settings: Settings<HubConfig>,
         external: bool,
+        name: Option<String>,
     ) -> PyResult<Self> {
         let (supplies, threads) = engine.get().lend(py)?;
         let shared = Arc::new(hub::Hub::new(supplies.pool, HubConfig { external, ..settings.into() }));
         engine.get().board().add_hub(&shared);
         let kept = Arc::downgrade(&shared);
         threads.spawn(0, move || worked(Work::Hub, hub::keep(kept)));
+        if let Some(name) = name {
+            hub::named::give_name(&shared, name, threads);
+        }
         Ok(Self { shared, engine: engine.clone().unbind(), loader: Mutex::new(None) })
     }
 
@@ -148,10 +154,11 @@ impl Hub {
         named: Option<&str>,
         key: Option<&str>,
         retry: Option<u64>,
-    ) -> PyResult<String> {
+    ) -> PyResult<Py<PyAny>> {
         let data = utf8(py, data)?;
         let event = Event { data: &data, name: event, id: named, key, retry, nameless: false };
-        self.shared.publish(topic, &event).map(|id| id.to_string()).into_python(py)
+        let answer = self.shared.publish(topic, &event).into_python(py)?;
+        self.given(py, answer, Given::Id)
     }
 
     /// Opens a topic that waits to be loaded, with the entries of an external log after `floor`. Returns the refused ones;
@@ -245,8 +252,15 @@ impl Hub {
     }
 
     /// Finishes a topic. False: it is finished already.
-    fn finish(&self, py: Python<'_>, topic: &str) -> PyResult<bool> {
-        self.shared.finish(topic).into_python(py)
+    fn finish(&self, py: Python<'_>, topic: &str) -> PyResult<Py<PyAny>> {
+        let answer = self.shared.finish(topic).into_python(py)?;
+        self.given(py, answer, Given::IsNews)
+    }
+
+    /// The right to feed a topic.
+    fn claim(&self, py: Python<'_>, topic: &str) -> PyResult<Py<PyAny>> {
+        let answer = self.shared.begin_feed(topic).into_python(py)?;
+        self.given(py, answer, Given::Claim)
     }
 
     /// `penstock.hub.HubStats`, without those of its log.
@@ -397,19 +411,19 @@ impl Hub {
         }
     }
 
-    /// Publishes the events of `stream`, which `framing` cuts, to `topic`, and finishes the topic when the
+    /// Publishes the events of `stream`, which `framing` cuts, to the topic of `claim`, and finishes the topic when the
     /// stream ends.
     fn feed(
         &self,
         py: Python<'_>,
-        topic: &str,
+        claim: &Bound<'_, TopicClaim>,
         stream: &Bound<'_, FrameStream>,
         framing: &Bound<'_, Framing>,
         error_event: String,
     ) -> PyResult<()> {
         stream.get().set_framing(py, framing.get())?;
-        let claim = self.shared.begin_feed(topic).into_python(py)?;
         let stream = stream.get().hand_over(py)?;
+        let claim = claim.get().take(py)?;
         self.engine.get().feed_topic(claim, stream, error_event);
         Ok(())
     }
@@ -462,6 +476,25 @@ impl Hub {
         self.shared.close();
         let loader = lock(&self.loader).take();
         drop(loader);
+    }
+}
+
+impl Hub {
+    /// What a call gives, or a `HubAnswer` that gives it where another process has to.
+    fn given<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        answer: hub::Answer<T>,
+        make: fn(T) -> Given,
+    ) -> PyResult<Py<PyAny>> {
+        match answer {
+            hub::Answer::Now(given) => make(given).into_object(py).map(Bound::unbind),
+            hub::Answer::Later(asking) => {
+                let slot = Slot::new(self.engine.get().port(py)?);
+                let asking = Asking::new(async move { asking.await.map(make) }, slot);
+                Ok(Py::new(py, HubAnswer(asking))?.into_any())
+            }
+        }
     }
 }
 

@@ -75,6 +75,13 @@ impl Lane {
         Ok(())
     }
 
+    /// Ends the idle protocols, and the others after their responses: from now on each takes one request.
+    fn retire(&self, py: Python<'_>) -> PyResult<()> {
+        self.shared.check_thread()?;
+        self.shared.retire(py);
+        Ok(())
+    }
+
     /// Reports the ends of requests, aborts waiting requests, and closes idle protocols. Idempotent.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.shared.check_thread()?;

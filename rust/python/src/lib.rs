@@ -6,6 +6,7 @@
 
 mod access;
 mod admission;
+mod asking;
 mod awaitable;
 mod buffer;
 mod cache;
@@ -20,6 +21,7 @@ mod framing;
 mod hub;
 mod inspect;
 mod lane;
+mod load;
 mod notices;
 mod port;
 mod record;
@@ -52,6 +54,8 @@ mod _native {
     #[pymodule_export]
     use super::admission::Admission;
     #[pymodule_export]
+    use super::asking::{HubAnswer, TopicClaim};
+    #[pymodule_export]
     use super::awaitable::{Awaitable, Done};
     #[pymodule_export]
     use super::cache::{Cache, Caching, MovingCache};
@@ -78,6 +82,8 @@ mod _native {
     #[pymodule_export]
     use super::lane::Lane;
     #[pymodule_export]
+    use super::load::{LoadOrigin, LoadRun};
+    #[pymodule_export]
     use super::notices::OriginNotice;
     #[pymodule_export]
     use super::port::LoopPort;
@@ -99,9 +105,10 @@ mod _native {
     #[pymodule_export]
     use super::takeover::{
         MovingStream, TicketSecret, adopt_client, begin_all_streams, begin_moving_streams, begin_streams,
-        claim_listener, clients_given_away, close_given_listeners, end_moving_streams, give_clients_away,
-        give_listeners, gives_clients_away, hold_clients, let_clients_in, listeners, streams_to_move,
-        take_ticket_secrets, take_up_stream, ticket_secrets,
+        claim_listener, clients_given_away, close_given_listeners, end_moving_streams, follow_hub,
+        give_clients_away, give_listeners, gives_clients_away, hand_over_hubs, hold_clients, hub_names,
+        lead_hub, let_clients_in, listeners, streams_to_move, take_ticket_secrets, take_up_stream,
+        take_up_subscriber, ticket_secrets,
     };
     #[pymodule_export]
     use super::tls::{TlsSession, self_signed};

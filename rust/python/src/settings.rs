@@ -186,6 +186,7 @@ settings! {
         body_patience,
         write_timeout,
         stall_grace,
+        overload_after,
         trusts_trace_context = get(from, intern!(from.py(), "trust_trace_context"))?,
         clients = ClientLimits::read(from)?,
         linger,

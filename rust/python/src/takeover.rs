@@ -4,12 +4,13 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use penstock_engine::takeover::streams::{self, FrozenStream, StreamState};
+use penstock_engine::hub::named;
+use penstock_engine::takeover::streams::{self, FrozenStream, Place, Resting, StreamState};
 use penstock_engine::tls::{self, GivenSecret};
-use penstock_engine::{duplicate, takeover};
+use penstock_engine::{Code, duplicate, takeover};
 use pyo3::prelude::*;
 
-use crate::errors::os_error;
+use crate::errors::{IntoPython, os_error};
 use crate::lock;
 
 /// From now on no listener of this process accepts.
@@ -82,7 +83,8 @@ pub(crate) struct MovingStream {
     stream: Mutex<Option<FrozenStream>>,
     state: StreamState,
     client: i32,
-    origin: i32,
+    origin: Option<i32>,
+    place: Option<Place>,
 }
 
 #[pymethods]
@@ -93,10 +95,16 @@ impl MovingStream {
         self.client
     }
 
-    /// The descriptor of the origin's connection, which is this object's.
+    /// The descriptor of the origin's connection, which is this object's; None for a subscriber of a hub.
     #[getter]
-    fn origin(&self) -> i32 {
+    fn origin(&self) -> Option<i32> {
         self.origin
+    }
+
+    /// The id of the event before the place of a subscriber, and whether it was sent an event; None for a relay.
+    #[getter]
+    fn place(&self) -> Option<(&str, bool)> {
+        self.place.as_ref().map(|place| (place.id.as_str(), place.has_had))
     }
 
     /// The head of the request, with a character for each byte.
@@ -175,10 +183,15 @@ impl MovingStream {
 
 impl From<FrozenStream> for MovingStream {
     fn from(stream: FrozenStream) -> Self {
+        let (origin, place) = match &stream.resting {
+            Resting::Origin(origin) => (Some(origin.as_raw_fd()), None),
+            Resting::Place(place) => (None, Some(place.clone())),
+        };
         Self {
             state: stream.state.clone(),
             client: stream.client.as_raw_fd(),
-            origin: stream.origin.as_raw_fd(),
+            origin,
+            place,
             stream: Mutex::new(Some(stream)),
         }
     }
@@ -200,24 +213,105 @@ pub(crate) struct MovedStream {
 /// on here, if it cannot.
 #[pyfunction]
 pub(crate) fn take_up_stream(stream: MovedStream, client: i32, origin: i32) -> PyResult<Option<String>> {
-    let MovedStream { number, request, response, sent, payload, elapsed, first_byte } = stream;
-    let [client, origin] = [client, origin].map(|descriptor| duplicate(descriptor).map_err(os_error));
-    let (client, origin) = (client?, origin?);
+    let origin = duplicate(origin).map_err(os_error)?;
+    let response = stream.response.clone();
+    take_up(&stream.client(), client, Resting::Origin(origin), &response)
+}
+
+/// A subscriber of another process, as it is described here.
+#[derive(FromPyObject)]
+pub(crate) struct MovedSubscriber {
+    number: u64,
+    request: String,
+    after: String,
+    has_had: bool,
+    sent: u64,
+    payload: u64,
+    elapsed: f64,
+    first_byte: f64,
+}
+
+/// Takes up a subscriber of another process, with a duplicate of the descriptor of its client. Why it cannot go on here, if it
+/// cannot.
+#[pyfunction]
+pub(crate) fn take_up_subscriber(subscriber: MovedSubscriber, client: i32) -> PyResult<Option<String>> {
+    let MovedSubscriber { number, request, after, has_had, sent, payload, elapsed, first_byte } = subscriber;
+    let place = Place { id: after, has_had };
+    let moved = MovedClient { number, request, sent, payload, elapsed, first_byte };
+    take_up(&moved, client, Resting::Place(place), "")
+}
+
+/// What is said of every stream that moves.
+struct MovedClient {
+    number: u64,
+    request: String,
+    sent: u64,
+    payload: u64,
+    elapsed: f64,
+    first_byte: f64,
+}
+
+impl MovedStream {
+    fn client(self) -> MovedClient {
+        let Self { number, request, sent, payload, elapsed, first_byte, .. } = self;
+        MovedClient { number, request, sent, payload, elapsed, first_byte }
+    }
+}
+
+fn take_up(moved: &MovedClient, client: i32, resting: Resting, response: &str) -> PyResult<Option<String>> {
+    let client = duplicate(client).map_err(os_error)?;
     let state = || {
         Some(StreamState {
-            request: bytes_of(&request)?,
-            response: bytes_of(&response)?,
-            sent,
-            payload,
-            elapsed: Duration::try_from_secs_f64(elapsed).ok()?,
-            first_byte: Duration::try_from_secs_f64(first_byte).ok()?,
+            request: bytes_of(&moved.request)?,
+            response: bytes_of(response)?,
+            sent: moved.sent,
+            payload: moved.payload,
+            elapsed: Duration::try_from_secs_f64(moved.elapsed).ok()?,
+            first_byte: Duration::try_from_secs_f64(moved.first_byte).ok()?,
         })
     };
     let taken = match state() {
-        Some(state) => streams::take_up(number, client, origin, state),
+        Some(state) => streams::take_up(moved.number, client, resting, state),
         None => Err("it is not described as a stream".to_owned()),
     };
     Ok(taken.err())
+}
+
+/// The names of the hubs of this process; one of two hubs is there twice.
+#[pyfunction]
+pub(crate) fn hub_names() -> Vec<String> {
+    named::names()
+}
+
+/// Has the process at the other end of a duplicate of the socket `descriptor` follow the hub `name`. False if there is no such
+/// hub, or more than one.
+#[pyfunction]
+pub(crate) fn lead_hub(name: &str, descriptor: i32) -> PyResult<bool> {
+    Ok(named::lead(name, duplicate(descriptor).map_err(os_error)?).is_ok())
+}
+
+/// Has the hub `name` follow the one of the process at the other end of a duplicate of the socket `descriptor`. Returns when it
+/// has all of it, after `within` seconds at most; whether that process has such a hub.
+#[pyfunction]
+pub(crate) fn follow_hub(py: Python<'_>, name: &str, descriptor: i32, within: f64) -> PyResult<bool> {
+    let socket = duplicate(descriptor).map_err(os_error)?;
+    match py.detach(|| named::follow(name, socket, Duration::from_secs_f64(within))) {
+        Ok(()) => Ok(true),
+        Err(named::Unlinked::Late) => {
+            let detail = format!("the hub {name:?} has not got all of its history within {within} s");
+            Err(Code::ProcessFailed.error(detail)).into_python(py)
+        }
+        Err(_) => Ok(false),
+    }
+}
+
+/// Has the next process give the events of hubs their order. Returns when it does, with the number of hubs.
+#[pyfunction]
+pub(crate) fn hand_over_hubs(py: Python<'_>, within: f64) -> PyResult<usize> {
+    let given = py.detach(|| named::hand_over(Duration::from_secs_f64(within)));
+    given
+        .map_err(|why| Code::ProcessFailed.error(format!("its hubs do not take over: {why}")))
+        .into_python(py)
 }
 
 /// Bytes as text with a character for each.

@@ -224,9 +224,15 @@ impl Transport {
         exchange.edge.clone()
     }
 
-    /// Whether its response has ended. Then its methods do nothing, as if it were closed.
+    /// Whether its response has ended. Then its methods do nothing, as if it were closed, except `close` and `abort`.
     fn is_over(&self) -> bool {
         lock(&self.core.state).turn != self.turn
+    }
+
+    /// Whether it ends its protocol by closing: until that has another request.
+    fn is_newest(&self) -> bool {
+        let state = lock(&self.core.state);
+        state.turn == self.turn || (state.newest == self.turn && state.exchange.is_none())
     }
 }
 

@@ -1,5 +1,7 @@
 //! The fields `traceparent` and `tracestate` (W3C Trace Context, level 2, sections 3.2 and 3.3).
 
+use std::ops::Range;
+
 use crate::id::{SpanId, TraceId, read_hex, write_hex};
 
 /// The fields by which a server tells the next one of a trace: the span, and what tracing systems have to say.
@@ -7,6 +9,10 @@ pub const FIELDS: [&str; 2] = ["traceparent", "tracestate"];
 
 /// Bytes of a `traceparent` of version 00.
 const LENGTH: usize = 55;
+
+/// The field as a line, and where its value is.
+const LINE: &[u8; 70] = b"traceparent: 00-00000000000000000000000000000000-0000000000000000-00\r\n";
+const VALUE: Range<usize> = LINE.len() - 2 - LENGTH..LINE.len() - 2;
 
 /// The caller records the trace.
 const SAMPLED: u8 = 1;
@@ -63,11 +69,19 @@ impl SpanContext {
 
     /// The value of `traceparent`.
     pub fn write(&self) -> [u8; LENGTH] {
-        let mut out = *b"00-00000000000000000000000000000000-0000000000000000-00";
+        let mut out = [0; LENGTH];
+        out.copy_from_slice(&self.line()[VALUE]);
+        out
+    }
+
+    /// The field `traceparent` as a line.
+    pub(crate) fn line(&self) -> [u8; LINE.len()] {
+        let mut line = *LINE;
+        let out = &mut line[VALUE];
         write_hex(&self.trace.0, &mut out[3..35]);
         write_hex(&self.span.0, &mut out[36..52]);
         write_hex(&[self.flags()], &mut out[53..]);
-        out
+        line
     }
 
     pub(crate) fn flags(&self) -> u8 {
@@ -159,6 +173,7 @@ mod tests {
         assert_eq!(context.span.to_string(), "00f067aa0ba902b7");
         assert!(context.is_sampled && !context.is_random);
         assert_eq!(context.write(), VALUE);
+        assert_eq!(context.line()[..], [b"traceparent: ", VALUE, b"\r\n"].concat());
         let random = SpanContext { is_sampled: false, is_random: true, ..context };
         assert!(random.write().ends_with(b"-02"));
         assert_eq!(SpanContext::parse(&random.write()), Some(random));

@@ -94,15 +94,17 @@ const DIGITS: [[u8; 2]; 256] = {
     pairs
 };
 
-/// Writes `bytes` in lower-case digits, two for each, to the front of `out`.
-pub(crate) fn write_hex(bytes: &[u8], out: &mut [u8]) {
-    for (pair, byte) in out.chunks_exact_mut(2).zip(bytes) {
+/// Writes `bytes` in lower-case digits, two for each, to the front of `out`. Their number is known to the compiler, which so writes
+/// them without a loop: each request to an origin has 25.
+#[inline]
+pub(crate) fn write_hex<const BYTES: usize>(bytes: &[u8; BYTES], out: &mut [u8]) {
+    for (pair, byte) in out[..2 * BYTES].chunks_exact_mut(2).zip(bytes) {
         pair.copy_from_slice(&DIGITS[usize::from(*byte)]);
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    let mut out = vec![0; 2 * bytes.len()];
+fn hex<const BYTES: usize>(bytes: &[u8; BYTES]) -> String {
+    let mut out = vec![0; 2 * BYTES];
     write_hex(bytes, &mut out);
     String::from_utf8_lossy(&out).into_owned()
 }

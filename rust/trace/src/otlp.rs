@@ -13,6 +13,9 @@ const FIXED64: u8 = 1;
 const LENGTH: u8 = 2;
 const FIXED32: u8 = 5;
 
+/// Bytes of the largest number.
+const MOST_VARINT: usize = 10;
+
 /// Numbers of fields.
 mod field {
     pub(super) mod span {
@@ -170,47 +173,68 @@ fn write_link(link: SpanContext, out: &mut Vec<u8>) {
     fixed32(field::link::FLAGS, u32::from(link.flags()), out);
 }
 
-/// Appends an attribute, as a field of this number.
+/// Appends an attribute, as a field of this number. If all of its lengths need one byte, as those of most do, they are known before,
+/// and nothing is moved.
 fn attribute(number_of_field: u8, name: &str, value: Value<'_>, out: &mut Vec<u8>) {
-    if let Value::Text(text) = value {
-        if short_text(number_of_field, name, text, out) {
-            return;
-        }
-    }
-    long_attribute(number_of_field, name, value, out);
-}
-
-/// Appends an attribute all of whose lengths need one byte, as most texts do: they are known before, so nothing is moved. Of 35
-/// attributes of a request, 25 are such. Whether it was one.
-fn short_text(number_of_field: u8, name: &str, text: &str, out: &mut Vec<u8>) -> bool {
-    // Each of the two has a key and a length before it, and so has the value that the text is.
-    let all = name.len() + text.len() + 6;
+    use field::value as of;
     let length = |length: usize| u8::try_from(length).unwrap_or(u8::MAX);
-    if all >= 0x80 {
-        return false;
-    }
     let tag = |number: u8| number << 3 | LENGTH;
+    // A value is a message: of a text its key and length, which stand before it, and of any other all of it.
+    let mut front = [0; 1 + MOST_VARINT];
+    let (size, text) = match value {
+        Value::Text(text) => {
+            front[..2].copy_from_slice(&[tag(of::TEXT), length(text.len())]);
+            (2, text)
+        }
+        Value::Flag(flag) => {
+            front[..2].copy_from_slice(&[of::FLAG << 3 | VARINT, flag.into()]);
+            (2, "")
+        }
+        // A negative one is sent as the number of 64 bits that it is modulo 2^64.
+        Value::Number(number) => {
+            front[0] = of::NUMBER << 3 | VARINT;
+            (1 + put_varint(u64::from_ne_bytes(number.to_ne_bytes()), &mut front[1..]), "")
+        }
+        Value::Float(number) => {
+            front[0] = of::FLOAT << 3 | FIXED64;
+            front[1..9].copy_from_slice(&number.to_bits().to_le_bytes());
+            (9, "")
+        }
+    };
+    // Name and value have a key and a length before them.
+    let all = name.len() + size + text.len() + 4;
+    if all >= 0x80 {
+        return long_attribute(number_of_field, name, &front[..size], text, out);
+    }
     out.reserve(all + 2);
     out.extend_from_slice(&[tag(number_of_field), length(all), tag(field::KEY), length(name.len())]);
     out.extend_from_slice(name.as_bytes());
-    let value = [tag(field::VALUE), length(text.len() + 2), tag(field::value::TEXT), length(text.len())];
-    out.extend_from_slice(&value);
+    out.extend_from_slice(&[tag(field::VALUE), length(size + text.len())]);
+    out.extend_from_slice(&front[..size]);
     out.extend_from_slice(text.as_bytes());
-    true
 }
 
-fn long_attribute(number_of_field: u8, name: &str, value: Value<'_>, out: &mut Vec<u8>) {
-    use field::value as of;
+/// An attribute with a `text`, or without one a whole value.
+fn long_attribute(number_of_field: u8, name: &str, value: &[u8], text: &str, out: &mut Vec<u8>) {
     message(number_of_field, out, |out| {
         bytes(field::KEY, name.as_bytes(), out);
-        message(field::VALUE, out, |out| match value {
-            Value::Text(text) => bytes(of::TEXT, cut(text).as_bytes(), out),
-            Value::Flag(flag) => number(of::FLAG, flag.into(), out),
-            // A negative one is sent as the number of 64 bits that it is modulo 2^64.
-            Value::Number(value) => number(of::NUMBER, u64::from_ne_bytes(value.to_ne_bytes()), out),
-            Value::Float(value) => fixed64(of::FLOAT, value.to_bits(), out),
+        message(field::VALUE, out, |out| match text {
+            "" => out.extend_from_slice(value),
+            text => bytes(field::value::TEXT, cut(text).as_bytes(), out),
         });
     });
+}
+
+/// Writes a number to the front of `out`, which has room for it; how many bytes that took.
+fn put_varint(mut value: u64, out: &mut [u8]) -> usize {
+    let mut at = 0;
+    while value >= 0x80 {
+        out[at] = value.to_le_bytes()[0] | 0x80;
+        value >>= 7;
+        at += 1;
+    }
+    out[at] = value.to_le_bytes()[0];
+    at + 1
 }
 
 /// The first bytes of `text`, as many whole characters as fit.
@@ -227,12 +251,10 @@ fn key(number: u8, encoding: u8, out: &mut Vec<u8>) {
     varint(u64::from(number) << 3 | u64::from(encoding), out);
 }
 
-fn varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value.to_le_bytes()[0] | 0x80);
-        value >>= 7;
-    }
-    out.push(value.to_le_bytes()[0]);
+fn varint(value: u64, out: &mut Vec<u8>) {
+    let mut bytes = [0; MOST_VARINT];
+    let size = put_varint(value, &mut bytes);
+    out.extend_from_slice(&bytes[..size]);
 }
 
 fn number(number: u8, value: u64, out: &mut Vec<u8>) {
@@ -267,9 +289,12 @@ fn message(number: u8, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     if let Ok(length @ ..0x80) = u8::try_from(length) {
         out[start] = length;
     } else {
-        let mut prefix = Vec::with_capacity(5);
-        varint(length as u64, &mut prefix);
-        out.splice(start..=start, prefix);
+        let mut prefix = [0; MOST_VARINT];
+        let size = put_varint(length as u64, &mut prefix);
+        // As much room as it needs besides the byte that is there.
+        out.extend_from_slice(&prefix[1..size]);
+        out.copy_within(start + 1..start + 1 + length, start + size);
+        out[start..start + size].copy_from_slice(&prefix[..size]);
     }
 }
 
@@ -295,6 +320,28 @@ mod tests {
         out.clear();
         message(16, &mut out, |out| out.extend_from_slice(&[7; 300]));
         assert_eq!(out, [&[0x82, 0x01, 0xac, 0x02][..], &[7; 300]].concat());
+    }
+
+    #[test]
+    fn an_attribute_has_the_same_form_whatever_its_length() {
+        for value in [Value::Text("b"), Value::Number(300), Value::Float(0.5), Value::Flag(true)] {
+            let mut out = Vec::new();
+            attribute(9, "a", value, &mut out);
+            let own = &out[7..];
+            let size = u8::try_from(own.len()).unwrap();
+            assert_eq!(out[..7], [0x4a, size + 5, 0x0a, 1, b'a', 0x12, size], "{value:?}");
+            // With a name that is too long for lengths of one byte.
+            let name = "n".repeat(200);
+            let mut long = Vec::new();
+            attribute(9, &name, value, &mut long);
+            let front = [&[0x4a, 0, 0, 0x0a, 200, 1][..], name.as_bytes(), &[0x12, out[6]]].concat();
+            assert_eq!(
+                (long.len(), &long[3..front.len()]),
+                (front.len() + own.len(), &front[3..]),
+                "{value:?}"
+            );
+            assert_eq!(&long[front.len()..], own, "{value:?}");
+        }
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! The trace of one request: its span, and the attempts at origins within it.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -11,6 +13,11 @@ use crate::span::{Attribute, Kind, Span, Value};
 
 /// Attempts of one request that are told. Those of an upstream's retries are fewer. Arbitrary.
 const MOST_ATTEMPTS: usize = 32;
+
+thread_local! {
+    /// A trace that is over, whose memory the thread's next one takes.
+    static SPARE: Cell<Option<Arc<Trace>>> = const { Cell::new(None) };
+}
 
 /// The trace of a request, from when it came.
 #[derive(Debug)]
@@ -23,6 +30,8 @@ pub struct Trace {
     pub state: State,
     /// When it came.
     pub(crate) began: Instant,
+    /// Attempts that were begun.
+    begun: AtomicU32,
     attempts: Mutex<Attempts>,
     is_told: bool,
 }
@@ -57,7 +66,6 @@ fn nanos(time: Duration) -> u64 {
 /// The first has its place in the trace: nearly all requests have one, and need no more memory.
 #[derive(Debug, Default)]
 struct Attempts {
-    begun: u32,
     first: Option<Attempted>,
     rest: Vec<Attempted>,
 }
@@ -103,7 +111,8 @@ pub struct Attempted {
 
 impl Attempt {
     /// It is over now, up to the head of its response; the rest is to be filled in.
-    pub fn end(&self, method: Cow<'static, str>, origin: Arc<str>, now: Instant) -> Attempted {
+    #[inline]
+    fn end(&self, method: Cow<'static, str>, origin: Arc<str>, now: Instant) -> Attempted {
         Attempted {
             method,
             origin,
@@ -124,25 +133,54 @@ impl Attempt {
 }
 
 impl Trace {
-    pub(crate) fn new(
+    /// In the memory of one of this thread that is over, if there is such: all requests have a trace, and few are kept.
+    pub(crate) fn start(
         context: SpanContext,
         parent: Option<SpanId>,
         link: Option<SpanContext>,
         state: State,
         began: Instant,
-    ) -> Self {
-        Self { context, parent, link, state, began, attempts: Mutex::default(), is_told: true }
+        is_told: bool,
+    ) -> Arc<Self> {
+        if let Some(mut spare) = SPARE.take() {
+            // What still has it is a hedge that has lost.
+            if let Some(trace) = Arc::get_mut(&mut spare) {
+                let attempts = trace.attempts.get_mut().unwrap_or_else(PoisonError::into_inner);
+                attempts.first = None;
+                attempts.rest.clear();
+                *trace.begun.get_mut() = 0;
+                (trace.context, trace.parent, trace.link) = (context, parent, link);
+                (trace.state, trace.began, trace.is_told) = (state, began, is_told);
+                return spare;
+            }
+        }
+        Arc::new(Self {
+            context,
+            parent,
+            link,
+            state,
+            began,
+            begun: AtomicU32::new(0),
+            attempts: Mutex::default(),
+            is_told,
+        })
     }
 
     /// One that collects attempts for a log, and that no other server is told of.
-    pub fn untold(began: Instant) -> Self {
+    pub fn untold(began: Instant) -> Arc<Self> {
         let context = SpanContext {
             trace: TraceId([0; 16]),
             span: SpanId([0; 8]),
             is_sampled: false,
             is_random: false,
         };
-        Self { is_told: false, ..Self::new(context, None, None, State::default(), began) }
+        Self::start(context, None, None, State::default(), began, false)
+    }
+
+    /// Its request is over: another one may have its memory.
+    pub fn spare(self: &Arc<Self>) {
+        // A thread that ends has no next one.
+        let _ = SPARE.try_with(|spare| spare.set(Some(Arc::clone(self))));
     }
 
     /// Whether other servers are told of it.
@@ -163,6 +201,20 @@ impl Trace {
         }
     }
 
+    /// Appends to `head` what [`Trace::tell`] tells, as lines.
+    pub fn write(&self, span: &SpanContext, head: &mut Vec<u8>) {
+        if !self.is_told {
+            return;
+        }
+        head.extend_from_slice(&span.line());
+        let state = self.state.as_str();
+        if !state.is_empty() {
+            for part in [FIELDS[1], ": ", state, "\r\n"] {
+                head.extend_from_slice(part.as_bytes());
+            }
+        }
+    }
+
     fn attempts(&self) -> MutexGuard<'_, Attempts> {
         // What is behind the lock is whole between any two statements.
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
@@ -170,21 +222,30 @@ impl Trace {
 
     /// Begins an attempt now.
     pub fn attempt(&self, now: Instant) -> Attempt {
-        let resent = {
-            let mut attempts = self.attempts();
-            attempts.begun += 1;
-            attempts.begun - 1
-        };
+        // Relaxed: a count.
+        let resent = self.begun.fetch_add(1, Ordering::Relaxed);
         let context = SpanContext { span: SpanId::random(), ..self.context };
         Attempt { context, began: now, resent }
     }
 
-    /// Notes what came of one. A hedge that has lost may end after the request, and is not told.
-    pub fn note(&self, attempted: Attempted) {
+    /// Ends `attempt`, a request of `method` to `origin`, now; `tell` says what came of it. A hedge that has lost may end after the
+    /// request, and is not told.
+    #[inline]
+    pub fn end(
+        &self,
+        attempt: &Attempt,
+        method: Cow<'static, str>,
+        origin: Arc<str>,
+        now: Instant,
+        tell: impl FnOnce(&mut Attempted),
+    ) {
         let mut attempts = self.attempts();
+        // It has 200 bytes, and is made where it stays.
         if attempts.first.is_none() {
-            attempts.first = Some(attempted);
+            tell(attempts.first.insert(attempt.end(method, origin, now)));
         } else if attempts.rest.len() < MOST_ATTEMPTS {
+            let mut attempted = attempt.end(method, origin, now);
+            tell(&mut attempted);
             attempts.rest.push(attempted);
         }
     }
@@ -280,6 +341,7 @@ pub fn host_and_port<'a>(authority: &'a str, scheme: &str) -> (&'a str, Option<u
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::Parent;
 
     #[test]
     fn an_authority_is_a_host_and_a_port() {
@@ -292,6 +354,47 @@ mod tests {
             ("/run/a.sock", "unix", ("/run/a.sock", None)),
         ] {
             assert_eq!(host_and_port(authority, scheme), expected, "{authority}");
+        }
+    }
+
+    #[test]
+    fn a_trace_in_the_memory_of_another_has_nothing_of_it() {
+        let now = Instant::now();
+        let first = Trace::untold(now);
+        for _ in 0..3 {
+            first.end(&first.attempt(now), "GET".into(), "http://a:1".into(), now, |_| ());
+        }
+        first.spare();
+        let held = Trace::untold(now);
+        assert!(!Arc::ptr_eq(&first, &held), "the first is still held");
+        first.spare();
+        let memory = Arc::as_ptr(&first);
+        drop(first);
+        let second = Trace::untold(now);
+        assert_eq!(Arc::as_ptr(&second), memory);
+        let mut attempts = 0;
+        second.each_attempt(|_| attempts += 1);
+        assert_eq!((attempts, second.attempt(now).resent), (0, 0));
+    }
+
+    #[test]
+    fn what_is_told_is_a_line_for_each_field() {
+        let context = SpanContext {
+            trace: TraceId::random(),
+            span: SpanId::random(),
+            is_sampled: true,
+            is_random: true,
+        };
+        let (now, caller) = (Instant::now(), context.write());
+        let state = Parent::of([&caller[..]], [&b"a=1"[..]]).unwrap().state;
+        for (state, told) in [(state, true), (State::default(), true), (State::default(), false)] {
+            let trace = Trace::start(context, None, None, state, now, told);
+            let (mut lines, mut expected) = (Vec::new(), Vec::new());
+            trace.write(&context, &mut lines);
+            trace.tell(&context, |name, value| {
+                expected.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
+            });
+            assert_eq!((lines.is_empty(), &lines), (!told, &expected));
         }
     }
 

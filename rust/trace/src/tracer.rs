@@ -85,25 +85,20 @@ impl Tracer {
 
     /// The trace of a request that came at `began` and says that `parent` is its caller. If that is not trusted, the trace is a new
     /// one with a link to it: a client would else choose what is kept.
-    pub fn begin(&self, parent: Option<Parent>, is_trusted: bool, began: Instant) -> Trace {
+    pub fn begin(&self, parent: Option<Parent>, is_trusted: bool, began: Instant) -> Arc<Trace> {
         let (parent, link) = match parent {
             Some(parent) if is_trusted => (Some(parent), None),
             Some(stranger) => (None, Some(stranger.context)),
             None => (None, None),
         };
         if let Some(Parent { context, state }) = parent {
-            return Trace::new(
-                SpanContext { span: SpanId::random(), ..context },
-                Some(context.span),
-                None,
-                state,
-                began,
-            );
+            let own = SpanContext { span: SpanId::random(), ..context };
+            return Trace::start(own, Some(context.span), None, state, began, true);
         }
         let trace = TraceId::random();
         let is_sampled = trace.randomness() >= self.threshold;
         let context = SpanContext { trace, span: SpanId::random(), is_sampled, is_random: true };
-        Trace::new(context, None, link, State::default(), began)
+        Trace::start(context, None, link, State::default(), began, true)
     }
 
     /// Whether a request is kept that ends now.
@@ -292,7 +287,8 @@ mod tests {
         assert_eq!(first.context.trace, trace.context.trace);
         assert!(first.context.is_sampled);
         assert_ne!(first.context.span, second.context.span);
-        assert_eq!(second.end("GET".into(), "http://a:1".into(), Instant::now()).resent, 1);
+        trace.end(&second, "GET".into(), "http://a:1".into(), Instant::now(), |_| ());
+        trace.each_attempt(|attempted| assert_eq!(attempted.resent, 1));
     }
 
     #[test]
@@ -311,11 +307,8 @@ mod tests {
         for round in 0..2 {
             for took in [3, 1, 5, 4, 2].map(Duration::from_millis) {
                 let trace = tracer.begin(None, false, Instant::now());
-                trace.note(trace.attempt(Instant::now()).end(
-                    "GET".into(),
-                    "http://a".into(),
-                    Instant::now(),
-                ));
+                let attempt = trace.attempt(Instant::now());
+                trace.end(&attempt, "GET".into(), "http://a".into(), Instant::now(), |_| ());
                 if let Some(kept) = tracer.keeps(&trace, false, took) {
                     tracer.keep(&trace, kept, &answered(took));
                 }

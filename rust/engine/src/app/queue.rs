@@ -64,6 +64,8 @@ struct State {
     refused: u64,
     withdrawn: u64,
     expired: u64,
+    /// The longest that a request has waited before it was taken, since that was asked.
+    longest: Duration,
     sign: Sign,
     open: bool,
     dispatcher: Option<Plain<dyn Dispatcher>>,
@@ -72,6 +74,11 @@ struct State {
 impl State {
     fn is_in_process(&self) -> bool {
         self.dispatcher.as_ref().is_none_or(|dispatcher| dispatcher.is_in_process())
+    }
+
+    /// For how long the first request has waited.
+    fn oldest(&self) -> Duration {
+        self.waiting.first_key_value().map_or(Duration::ZERO, |(_, (came, _))| came.elapsed())
     }
 }
 
@@ -127,6 +134,7 @@ impl Queue {
             refused: 0,
             withdrawn: 0,
             expired: 0,
+            longest: Duration::ZERO,
             sign: Sign::default(),
             open: true,
             dispatcher: None,
@@ -224,6 +232,9 @@ impl Queue {
             let mut state = lock(&self.state);
             let taken = state.waiting.pop_first();
             state.taken += u64::from(taken.is_some());
+            if let Some((_, (came, _))) = &taken {
+                state.longest = state.longest.max(came.elapsed());
+            }
             (taken, state.sign.give())
         };
         for waker in waiting {
@@ -281,7 +292,7 @@ impl Queue {
         QueueStats {
             waiting: state.waiting.len(),
             bound: self.bound,
-            oldest: state.waiting.first_key_value().map_or(Duration::ZERO, |(_, (came, _))| came.elapsed()),
+            oldest: state.oldest(),
             taken: state.taken,
             refused: state.refused,
             withdrawn: state.withdrawn,
@@ -291,6 +302,19 @@ impl Queue {
             lag: state.sign.lag().max(signs(|processes| processes.lag)),
             processes: processes.map(|processes| processes.current),
         }
+    }
+
+    /// How long a request has waited at most, since the last call; `None` once the queue is closed.
+    pub(crate) fn lateness(&self) -> Option<Duration> {
+        let mut state = lock(&self.state);
+        let waits = state.oldest();
+        let longest = std::mem::take(&mut state.longest).max(waits);
+        state.open.then_some(longest)
+    }
+
+    /// For how long the first request has waited.
+    pub(crate) fn oldest(&self) -> Duration {
+        lock(&self.state).oldest()
     }
 
     /// Whether a request still waits.

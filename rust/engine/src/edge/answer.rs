@@ -6,14 +6,18 @@ use std::io::Write;
 
 use crate::access::Denial;
 use crate::clock;
-use crate::error::Error;
+use crate::error::{Code, Error};
 use crate::hub::quoted;
+use crate::net::chance;
 use crate::wire::write_field;
 
 use super::head::HSTS;
 
 /// In seconds: long enough for a burst to pass, short enough that a viewer waits. Arbitrary.
-const RETRY_AFTER: &str = "Retry-After: 1\r\n";
+const RETRY_AFTER: u32 = 1;
+
+/// As that, at most, where too much is asked: clients that are refused together are not to come back together. Arbitrary.
+const RETRY_AFTER_OVERLOAD: u32 = 4;
 
 /// The answer for `error`, in the place of the application's.
 pub(crate) fn refused(error: &Error, head_only: bool) -> Vec<u8> {
@@ -42,7 +46,15 @@ pub(super) fn refusal(
         code.retryable()
     );
     let mut answer = Vec::with_capacity(512);
-    let retry = if matches!(status, 429 | 503) { RETRY_AFTER } else { "" };
+    let retry = match status {
+        503 if code == Code::Overloaded => {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few seconds")]
+            let later = (chance() * f64::from(RETRY_AFTER_OVERLOAD)) as u32;
+            format!("Retry-After: {}\r\n", (RETRY_AFTER + later).min(RETRY_AFTER_OVERLOAD))
+        }
+        429 | 503 => format!("Retry-After: {RETRY_AFTER}\r\n"),
+        _ => String::new(),
+    };
     let connection = if close { "Connection: close\r\n" } else { "" };
     let challenge = denial.and_then(|denial| denial.challenge.as_deref());
     let challenge =

@@ -176,8 +176,8 @@ pub struct Addresses {
     pub remote: Option<SocketAddr>,
     /// Where it connected to; none on a Unix socket.
     pub local: Option<SocketAddr>,
-    /// The client's address as text, without its port.
-    pub host: Option<Box<str>>,
+    /// The client's address as text, without its port. Shared by the streams of a connection.
+    pub host: Option<Plain<str>>,
 }
 
 impl Addresses {
@@ -193,6 +193,6 @@ impl Addresses {
             IpAddr::V4(_) => address,
         };
         let remote = remote.map(plain);
-        Self { remote, local, host: remote.map(|address| address.ip().to_string().into_boxed_str()) }
+        Self { remote, local, host: remote.map(|address| address.ip().to_string().into()) }
     }
 }

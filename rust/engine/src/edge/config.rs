@@ -33,6 +33,8 @@ pub struct EdgeConfig {
     pub write_timeout: Option<Duration>,
     /// How long a client must have taken nothing to be cut off while others need what it holds (`CLIENT_STALLED`).
     pub stall_grace: Duration,
+    /// How late an engine thread, or the application, may be before work is shed; `None` if none is.
+    pub overload_after: Option<Duration>,
     /// What a client may have of one connection of HTTP/2.
     pub http2: Option<Http2Limits>,
     /// Whether a client may say of which trace its requests are a part.

@@ -29,8 +29,8 @@ use crate::error::{Code, Error, Result};
 use crate::holder;
 use crate::net::{Connection, Socket};
 use crate::sync::Arc;
-use crate::takeover;
-use crate::wire::{GRPC, Incoming};
+use crate::takeover::{self, Turn};
+use crate::wire::{BodyFraming, GRPC, Incoming};
 use crate::work::{Work, doing};
 
 /// The next step of the connection after an exchange.
@@ -109,13 +109,17 @@ async fn requests(
     }
     loop {
         // On the heap, each for its time: neither waiting for a request nor answering one then needs room for the other.
-        let next = match Box::pin(head(&mut inbound, phase)).await {
-            Ok(None) if client.gives_away() && inbound.is_empty() && !site.is_closed() => {
-                return give_away(client);
+        let next = match Box::pin(head(client, &mut inbound, phase)).await {
+            Ok(Heard::Turn(turn)) if inbound.is_empty() && !site.is_closed() => {
+                return give_away(client, turn);
             }
             // What is here and was not read, such as an empty line, would turn the end into a reset.
-            Ok(None) => return Box::pin(close(client, &mut inbound, Duration::ZERO)).await,
-            Ok(Some(incoming)) => Box::pin(answer(site, thread, client, &mut inbound, &incoming, None)).await,
+            Ok(Heard::End | Heard::Turn(_)) => {
+                return Box::pin(close(client, &mut inbound, Duration::ZERO)).await;
+            }
+            Ok(Heard::Request(incoming)) => {
+                Box::pin(answer(site, thread, client, &mut inbound, &incoming, None)).await
+            }
             Err(error) => {
                 let progress = Progress::new(site.unread.of(thread));
                 let next = Box::pin(refuse(site, client, &error, None, &progress)).await;
@@ -162,29 +166,61 @@ async fn answer(
 }
 
 /// Gives the connection to the process that takes the place of this one. Without a free descriptor it is closed.
-fn give_away(client: &Client) {
+fn give_away(client: &Client, turn: Turn) {
     if let Ok(connection) = client.connection.with_socket(Socket::duplicate) {
-        takeover::leave(connection);
+        takeover::leave(connection, turn);
     }
 }
 
-/// The next head; none also when the site is drained before one has begun.
-async fn head(inbound: &mut Inbound<'_>, phase: &mut watch::Receiver<Phase>) -> Result<Option<Incoming>> {
+/// What a connection comes to that waits for a request.
+enum Heard {
+    Request(Incoming),
+    /// The client has ended it, or this process does.
+    End,
+    /// No request has begun, and it may leave for the next process.
+    Turn(Turn),
+}
+
+impl From<Option<Incoming>> for Heard {
+    fn from(incoming: Option<Incoming>) -> Self {
+        incoming.map_or(Self::End, Self::Request)
+    }
+}
+
+/// The next head. The connection comes to its end also when the site is drained before one has begun; and if it is to be given
+/// away, to its turn.
+async fn head(
+    client: &Client,
+    inbound: &mut Inbound<'_>,
+    phase: &mut watch::Receiver<Phase>,
+) -> Result<Heard> {
     {
         let head = pin!(inbound.head());
         tokio::select! {
             biased;
-            head = head => return head,
+            head = head => return head.map(Heard::from),
             _ = phase.wait_for(|phase| *phase != Phase::Open) => {}
         }
     }
+    if inbound.is_idle() && !client.gives_away() {
+        return Ok(Heard::End);
+    }
     if inbound.is_idle() {
-        return Ok(None);
+        let turn = tokio::select! {
+            biased;
+            head = inbound.head() => return head.map(Heard::from),
+            () = closed(phase) => return Ok(Heard::End),
+            turn = takeover::turn() => turn,
+        };
+        // If not, a request has begun meanwhile.
+        if inbound.is_idle() {
+            return Ok(Heard::Turn(turn));
+        }
     }
     tokio::select! {
         biased;
-        head = inbound.head() => head,
-        () = closed(phase) => Ok(None),
+        head = inbound.head() => head.map(Heard::from),
+        () = closed(phase) => Ok(Heard::End),
     }
 }
 
@@ -208,13 +244,10 @@ async fn exchange(
     if let Some(moved) = moved {
         progress.begin_elsewhere(moved.began, moved.status, moved.first_byte);
     }
-    let (account, gate) = match route {
-        Some(Service::Relay(route)) => {
-            let account = Account::open(site.app.as_ref(), &route.relay, client, incoming, &progress);
-            (account, route.location.gate.as_deref())
-        }
-        Some(Service::Topics(_) | Service::Pages(_)) | None => (None, None),
-    };
+    let relaying = route.and_then(Service::relaying);
+    let account = relaying
+        .and_then(|route| Account::open(site.app.as_ref(), &route.relay, client, incoming, &progress));
+    let gate = relaying.and_then(|route| route.location.gate.as_deref());
     let traced = Traced::begin(site, route.is_none_or(Service::is_traffic), incoming);
     let record = Record { site, client, incoming: Some(incoming), service: route, progress: &progress };
     let open = Open { record: &record, traced: traced.as_ref(), is_closed: false };
@@ -314,6 +347,7 @@ async fn refuse(
     let decision = progress.decision();
     let denial = decision.as_deref().and_then(Decision::denial);
     let web = progress.web();
+    let goes_on = web.is_none() && incoming.is_some_and(|incoming| may_go_on(site, client, error, incoming));
     let bytes = if web.is_some() || incoming.is_some_and(grpc::is_call) {
         let status = denial.map_or(error.code().status(), |denial| denial.status);
         let detail = denial.and_then(|denial| denial.detail.as_deref()).unwrap_or(error.code().meaning());
@@ -321,9 +355,23 @@ async fn refuse(
         grpc::refusal(error, status, detail, kind, fields)
     } else {
         let head_only = incoming.is_some_and(|incoming| incoming.method() == "HEAD");
-        refusal(error, denial, site.hsts(client), true, head_only)
+        refusal(error, denial, site.hsts(client), !goes_on, head_only)
     };
-    if send_whole(site, client, bytes, progress).await { Next::Close } else { Next::Reset }
+    match send_whole(site, client, bytes, progress).await {
+        true if goes_on => Next::Request,
+        true => Next::Close,
+        false => Next::Reset,
+    }
+}
+
+/// Whether the connection serves again after the refusal: while there is too much to do, a client that has to connect anew, by a
+/// handshake perhaps, costs more than what it is refused.
+fn may_go_on(site: &Site, client: &Client, error: &Error, incoming: &Incoming) -> bool {
+    error.code() == Code::Overloaded
+        && matches!(incoming.body(), Ok(BodyFraming::Empty))
+        && incoming.keeps_alive()
+        && incoming.minor_version == 1
+        && !site.parts_from(client)
 }
 
 /// Ends the connection. A client that is still sending would get a reset, and lose the answer with it, if its bytes

@@ -21,10 +21,12 @@ use super::record::Record;
 use super::site::Site;
 use super::traced::Traced;
 use crate::access::Gate;
+use crate::app::Queue;
 use crate::error::{Code, Error, Result};
 use crate::events::{Draining, Leave};
 use crate::hub::Wire;
 use crate::net::{Called, Fault, Life, Outgoing, Peer, Piece, Stop, Supply, Watch, Wish};
+use crate::pressure::Rank;
 use crate::wire::{BodyFraming, Incoming};
 
 /// One request, and what it is answered with.
@@ -210,6 +212,23 @@ impl<'a> Task<'a> {
         check_open(site)?;
         progress.close(site.parts_from(client) || !incoming.keeps_alive());
         Ok(Announced { framing, expects_continue, most: None })
+    }
+
+    /// Lets the request in, or refuses it. A stream that another process has begun goes on.
+    ///
+    /// # Errors
+    /// `OVERLOADED`.
+    pub(super) fn let_in(&self) -> Result<()> {
+        if self.moved.is_some() { Ok(()) } else { self.site.pressure().admit(self.rank()) }
+    }
+
+    /// As [`Task::let_in`], to the application.
+    pub(super) fn let_in_to(&self, queue: &Queue) -> Result<()> {
+        self.site.pressure().admit_to_application(self.rank(), || queue.oldest())
+    }
+
+    fn rank(&self) -> Rank {
+        Rank::request(self.site.is_proven(self.client))
     }
 
     /// For an answer that takes no body: a request that has one is told `why` not.

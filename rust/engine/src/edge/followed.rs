@@ -1,6 +1,5 @@
 //! A body that is told of while it goes on: its bytes, its events, and how long they took to the kernel.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc as Plain;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
@@ -10,6 +9,7 @@ use penstock_trace::Following;
 
 use crate::error::Result;
 use crate::net::{Payload, Source, Supply};
+use crate::takeover::streams::Resting;
 
 /// Bytes of a line that are looked at: an id is not longer.
 const MOST_LINE: usize = 256;
@@ -90,7 +90,7 @@ impl Source for Followed {
         self.supply.trailers()
     }
 
-    fn at_rest(&self) -> Option<OwnedFd> {
+    fn at_rest(&mut self) -> Option<Resting> {
         self.supply.at_rest()
     }
 }

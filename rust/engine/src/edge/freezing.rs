@@ -7,15 +7,19 @@ use super::moved::may_go_on;
 use super::route::Service;
 use crate::net::{Outgoing, Socket};
 use crate::takeover::streams::{StreamState, freeze};
-use crate::wire::Head;
 
 impl Task<'_> {
-    /// Notes the head of the origin's response if another process could go on with the stream that follows.
-    pub(super) fn let_move(&self, head: &Head, outgoing: &Outgoing) {
-        let Some(Service::Relay(route)) = self.record.service else { return };
+    /// Has the stream that follows move when it is asked to, if another process could go on with it. `head` gives that of the
+    /// origin's response, if there is an origin.
+    pub(super) fn let_move(&self, head: impl FnOnce() -> Vec<u8>, outgoing: &Outgoing) {
+        let may_go_on = match self.record.service {
+            Some(Service::Relay(route)) => may_go_on(route).is_ok(),
+            Some(Service::Topics(topics)) => topics.location.gate.is_none(),
+            _ => false,
+        };
         let is_plain = self.client.tls.is_none() && !self.client.is_stream && self.call.is_none();
-        if is_plain && may_go_on(route).is_ok() {
-            self.progress.keep_head(head.to_bytes());
+        if is_plain && may_go_on {
+            self.progress.keep_head(head());
             outgoing.let_move();
         }
     }
@@ -27,10 +31,10 @@ impl Task<'_> {
         let Some(response) = self.progress.kept_head().filter(|_| !pipelines) else {
             return self.stay(outgoing);
         };
-        let Some(origin) = outgoing.at_rest() else { return };
         let Ok(client) = self.client.connection.with_socket(Socket::duplicate) else {
             return self.stay(outgoing);
         };
+        let Some(resting) = outgoing.at_rest() else { return };
         self.note_sent(outgoing);
         let state = StreamState {
             request: self.incoming.as_bytes().to_vec(),
@@ -40,10 +44,11 @@ impl Task<'_> {
             elapsed: self.progress.elapsed(),
             first_byte: self.progress.first_byte().unwrap_or_default(),
         };
-        if let Some(outcome) = freeze(context, client, origin, state) {
-            self.progress.freeze(outcome);
+        match freeze(context, client, resting, state) {
+            Some(outcome) => self.progress.freeze(outcome),
+            // Streams do not move any more: it goes on with what it was asked for at rest.
+            None => context.waker().wake_by_ref(),
         }
-        // If streams do not move any more, it was asked too late.
         self.stay(outgoing);
     }
 

@@ -128,15 +128,20 @@ pub(super) fn encode<'a>(
         write_to(out, format_args!("Date: {}\r\n", clock::date()));
     }
     if let Some(via) = via {
-        if before.is_empty() {
-            write_field(out, b"Via", via.as_bytes());
-        } else {
-            before.extend_from_slice(via.as_bytes());
-            write_field(out, b"Via", &before);
-        }
+        write_via(out, before, via);
     }
     out.extend_from_slice(last_lines(framing, persistence));
     bytes
+}
+
+/// `before`: what the proxies before this one have written, with a comma after it.
+fn write_via(out: &mut Vec<u8>, mut before: Vec<u8>, via: &str) {
+    if before.is_empty() {
+        write_field(out, b"Via", via.as_bytes());
+    } else {
+        before.extend_from_slice(via.as_bytes());
+        write_field(out, b"Via", &before);
+    }
 }
 
 /// The fields about the connection, and the blank line.

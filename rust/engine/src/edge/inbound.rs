@@ -14,7 +14,7 @@ use super::config::EdgeConfig;
 use super::heads::{Heads, Waiting};
 use super::supplies::Supplies;
 use crate::error::{Code, Error, Result};
-use crate::net::{Connection, Peer, Read, Reader, Watch};
+use crate::net::{Connection, Life, Peer, Read, Reader, Receipt, Watch};
 use crate::pool::{CLASSES, Slice};
 use crate::stream::reading::ReadSize;
 use crate::stream::{Ending, Feed, ReadSizes};
@@ -43,6 +43,8 @@ pub(super) struct Inbound<'a> {
     received: u64,
     /// It may pause for as long as its sender likes.
     may_pause: bool,
+    /// By which it may be cut while it comes.
+    receipt: Option<Receipt>,
 }
 
 impl<'a> Inbound<'a> {
@@ -59,6 +61,7 @@ impl<'a> Inbound<'a> {
             body_is_read: true,
             received: 0,
             may_pause: false,
+            receipt: None,
         }
     }
 
@@ -70,6 +73,11 @@ impl<'a> Inbound<'a> {
     /// The body of the latest request comes at the pace of its sender.
     pub(super) fn let_pause(&mut self) {
         self.may_pause = true;
+    }
+
+    /// The body of the latest request may be cut while it comes, by the `life` of its exchange.
+    pub(super) fn begin_life(&mut self, life: &Life) {
+        self.receipt = Some(Receipt::new(life));
     }
 
     /// Whether unread bytes are here: of the body that is awaited, or of the next request.
@@ -204,7 +212,9 @@ impl<'a> Inbound<'a> {
 
     /// Reads the body into `feed`. Returns what went wrong, unless more may follow on the connection.
     async fn take_body(&mut self, body: BodyFraming, most: Option<u64>, feed: Feed) -> Option<Error> {
-        match self.read_body(body, most, &feed).await {
+        let read = self.read_body(body, most, &feed).await;
+        self.receipt = None;
+        match read {
             Ok(trailers) => {
                 self.body_is_read = body != BodyFraming::Tunnel;
                 feed.finish(Ending { trailers, ..Ending::default() });
@@ -255,10 +265,7 @@ impl<'a> Inbound<'a> {
                 room = feed.room() => room?,
                 error = hung_up(self.connection) => return Err(error),
             }
-            match &mut pace {
-                Some(pace) => pace.wait(&mut self.reader, self.connection, received).await?,
-                None => self.reader.readable(self.connection, None, Code::RequestTimeout, || true).await?,
-            }
+            self.rest_of_body(&mut pace, received, feed.held()).await?;
             match self.reader.read(self.connection, size.next(decoder.remaining()), feed.credit()).await? {
                 Read::Bytes { slice, offered } => {
                     size.record(offered, slice.len());
@@ -271,6 +278,32 @@ impl<'a> Inbound<'a> {
                 Read::Nothing => {}
             }
         }
+    }
+
+    /// Waits for more of a body of which `received` bytes have come, and so many are `held`. It may be cut meanwhile.
+    async fn rest_of_body(&mut self, pace: &mut Option<Pace<'_>>, received: u64, held: usize) -> Result<()> {
+        let Self { connection, reader, receipt, .. } = self;
+        if let Some(receipt) = receipt.as_mut() {
+            // What has come is charged; the slab that it is in is taken whole.
+            receipt.wait(if held == 0 { 0 } else { held.max(reader.capacity()) });
+        }
+        let come = async {
+            match pace {
+                Some(pace) => pace.wait(reader, connection, received).await,
+                None => reader.readable(connection, None, Code::RequestTimeout, || true).await,
+            }
+        };
+        let cut =
+            poll_fn(|context| receipt.as_ref().map_or(Poll::Pending, |receipt| receipt.poll_cut(context)));
+        let come = tokio::select! {
+            biased;
+            () = cut => Err(Code::PoolFull.error("the request body was incomplete, and others needed its memory")),
+            come = come => come,
+        };
+        if let Some(receipt) = receipt {
+            receipt.rest();
+        }
+        come
     }
 
     /// Reads and forgets, to the end of the connection.

@@ -482,10 +482,10 @@ mod tests {
         let now = std::time::Instant::now();
         let trace = Trace::untold(now);
         for (origin, status) in [("http://a:1", None), ("http://b:2", Some(200))] {
-            let mut attempted = trace.attempt(now).end("GET".into(), origin.into(), now);
-            attempted.status = status;
-            attempted.error = status.is_none().then_some("CONNECT_FAILED");
-            trace.note(attempted);
+            trace.end(&trace.attempt(now), "GET".into(), origin.into(), now, |attempted| {
+                attempted.status = status;
+                attempted.error = status.is_none().then_some("CONNECT_FAILED");
+            });
         }
         let told = Entry { trace: Some(&trace), ..entry(&incoming) };
         let text = line(&fields(&["origin", "origin_status", "connect_seconds", "trace"]), &told);

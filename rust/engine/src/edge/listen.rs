@@ -29,7 +29,7 @@ use crate::net::{Connection, DetachedSocket, Socket, Transport};
 use crate::runtime::Threads;
 use crate::sync::Arc;
 use crate::sys::descriptor::set_option;
-use crate::takeover::streams::{Begin, StreamState};
+use crate::takeover::streams::{Begin, Resting, StreamState};
 use crate::takeover::{self, Listed, Server};
 
 /// After a failure to accept that is not the client's, such as no free descriptor: long enough for one to become
@@ -145,6 +145,7 @@ impl Listener {
                     handshakes.keep_certificates(|error| site.report(error)).await;
                 });
             }
+            site.follow_pressure(threads);
             threads.spawn(0, move || async move { site.keep_room().await });
         }
         let (site, all) = (Arc::clone(site), Arc::clone(threads));
@@ -205,15 +206,15 @@ impl Server for Adopting {
     fn take_up(
         &self,
         client: Raw,
-        origin: OwnedFd,
+        resting: Resting,
         state: StreamState,
     ) -> std::result::Result<Begin, String> {
         let (site, threads) = (Arc::clone(&self.site), Arc::clone(&self.threads));
         if site.tls.is_some() {
             return Err("clients speak TLS here".to_owned());
         }
-        let moved = Box::new(Moved::new(&site, origin, &state)?);
         let addresses = addresses_of(&client);
+        let moved = Box::new(Moved::new(&site, resting, &state, &addresses)?);
         let counted = site.clients.connect(addresses.ip()).map_err(|error| error.to_string())?;
         let network = addresses.ip().map(|address| site.clients.network(address));
         let load = site.admit();

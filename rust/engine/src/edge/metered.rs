@@ -1,13 +1,13 @@
 //! A body on a tenant's account: counted as it is sent, no faster than the tenant's rate, and ended when the tenant's quota
 //! is used up.
 
-use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use crate::access::Allotment;
 use crate::error::Result;
 use crate::net::{Payload, Source, Supply, Watch};
+use crate::takeover::streams::Resting;
 
 /// A source around a body.
 #[derive(Debug)]
@@ -95,8 +95,8 @@ impl Source for Metered {
         self.supply.trailers()
     }
 
-    fn at_rest(&self) -> Option<OwnedFd> {
-        self.supply.at_rest().filter(|_| !self.waits)
+    fn at_rest(&mut self) -> Option<Resting> {
+        if self.waits { None } else { self.supply.at_rest() }
     }
 }
 

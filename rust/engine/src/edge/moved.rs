@@ -9,11 +9,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::client::Addresses;
 use super::route::{Route, Service};
 use super::site::Site;
+use super::topics::Topics;
 use crate::clock;
+use crate::hub::{Admitted, Guest};
 use crate::sync::{Mutex, lock};
-use crate::takeover::streams::StreamState;
+use crate::takeover::streams::{Place, Resting, StreamState};
 use crate::wire::{Head, Incoming, parse_incoming};
 
 /// A stream that the process before has begun.
@@ -30,7 +33,16 @@ pub(super) struct Moved {
     pub(super) sent: u64,
     /// Bytes of the body among them.
     pub(super) payload: u64,
-    origin: Mutex<Option<(Head, OwnedFd)>>,
+    from: Mutex<Option<Beginning>>,
+}
+
+/// What it goes on from.
+#[derive(Debug)]
+pub(super) enum Beginning {
+    /// The head of the origin's response, and its connection.
+    Origin(Head, OwnedFd),
+    /// The place of a subscriber.
+    Place(Box<Admitted>),
 }
 
 impl Moved {
@@ -38,31 +50,61 @@ impl Moved {
     ///
     /// # Errors
     /// Why none can.
-    pub(super) fn new(site: &Site, origin: OwnedFd, state: &StreamState) -> Result<Self, String> {
+    pub(super) fn new(
+        site: &Site,
+        resting: Resting,
+        state: &StreamState,
+        addresses: &Addresses,
+    ) -> Result<Self, String> {
         let incoming =
             parse_incoming(&state.request, &site.config.head).map_err(|error| error.to_string())?;
-        let head = site.supplies.origins[0].parse_head(&state.response).map_err(|error| error.to_string())?;
         let routes = site.routes();
         let route = routes.find(incoming.method(), || incoming.authority(), &incoming.origin_form());
-        let Some(Service::Relay(route)) = route else {
-            return Err("no route relays its request".to_owned());
+        let (status, from) = match (route, resting) {
+            (Some(Service::Relay(route)), Resting::Origin(origin)) => {
+                may_go_on(route).map_err(|why| format!("route {} {why}", route.spec().name))?;
+                let head = site.supplies.origins[0].parse_head(&state.response);
+                let head = head.map_err(|error| error.to_string())?;
+                (head.status, Beginning::Origin(head, origin))
+            }
+            (Some(Service::Topics(topics)), Resting::Place(place)) => {
+                (200, Beginning::Place(take_up(topics, &incoming, &place, state.elapsed, addresses)?))
+            }
+            _ => return Err("no route goes on with its request".to_owned()),
         };
-        may_go_on(route).map_err(|why| format!("route {} {why}", route.spec().name))?;
         Ok(Self {
             incoming,
             began: clock::now().checked_sub(state.elapsed).unwrap_or_else(clock::now),
             first_byte: state.first_byte,
-            status: head.status,
+            status,
             sent: state.sent,
             payload: state.payload,
-            origin: Mutex::new(Some((head, origin))),
+            from: Mutex::new(Some(from)),
         })
     }
 
-    /// The head of the origin's response, and its connection; once.
-    pub(super) fn take_origin(&self) -> Option<(Head, OwnedFd)> {
-        lock(&self.origin).take()
+    /// What it goes on from; once.
+    pub(super) fn take(&self) -> Option<Beginning> {
+        lock(&self.from).take()
     }
+}
+
+/// Has the topic that `incoming` asks for go on from `place`.
+fn take_up(
+    topics: &Topics,
+    incoming: &Incoming,
+    place: &Place,
+    elapsed: Duration,
+    addresses: &Addresses,
+) -> Result<Box<Admitted>, String> {
+    if topics.location.gate.is_some() {
+        return Err(format!("route {} has a gate", topics.location.name));
+    }
+    let (topic, _) = topics.asked(incoming, &incoming.origin_form()).map_err(|error| error.to_string())?;
+    let guest = Guest { tenant: None, address: addresses.host.as_deref() };
+    let mut terms = topics.terms;
+    terms.max_age = terms.max_age.map(|most| most.saturating_sub(elapsed));
+    topics.hub.take_up(&topic, place, terms, guest)
 }
 
 /// Whether streams of `route` move. What a gate has decided, and what was found in a body, is in the memory of one process.

@@ -69,6 +69,14 @@ impl Service {
         !matches!(self, Self::Pages(pages) if !pages.is_traffic)
     }
 
+    /// The route, if it relays.
+    pub(super) fn relaying(&self) -> Option<&Route> {
+        match self {
+            Self::Relay(route) => Some(route),
+            Self::Topics(_) | Self::Pages(_) => None,
+        }
+    }
+
     /// Where its requests are counted, if a site does so.
     pub(super) fn tallies(&self) -> Option<&Tallies> {
         self.location().tallies()

@@ -26,6 +26,7 @@ use crate::inspect::Counts;
 use crate::net::http2::Excess;
 use crate::net::{Demand, Life, Question, StallClock, chance};
 use crate::pool::CLASSES;
+use crate::pressure::Pressure;
 use crate::runtime::Threads;
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::Incoming;
@@ -34,8 +35,8 @@ use crate::wire::Incoming;
 /// giving.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// As [`LOOK`], while some do, and for [`CROWDED`] after that: for so long does a request wait longer than it has to. A look at
-/// 1,600 responses takes 50 µs.
+/// As [`LOOK`], while some do, and for [`CROWDED`] after that, and while memory is short: for so long does a request wait longer
+/// than it has to. A look at 1,600 responses takes 50 µs.
 const CLOSE_LOOK: Duration = Duration::from_millis(10);
 
 /// How long after requests have waited more of them are expected to. Clients that were cut off come back. Arbitrary.
@@ -213,13 +214,35 @@ impl Site {
         !self.begun.swap(true, Ordering::Relaxed)
     }
 
+    /// Has the load of the engine be read from now on, unless it is already for another site, and the application's with it.
+    pub(super) fn follow_pressure(&self, threads: &Arc<Threads>) {
+        let Some(limit) = self.config.overload_after else { return };
+        let pressure = self.pressure();
+        if let Some(queue) = self.app.clone() {
+            pressure.watch(move || queue.lateness());
+        }
+        if pressure.begin(limit) {
+            let (pressure, pool) = (Plain::clone(pressure), self.supplies.pool.clone());
+            let weak = Arc::downgrade(threads);
+            threads.spawn(0, move || pressure.follow_engine(weak, pool, limit));
+        }
+    }
+
+    /// What the engine is under.
+    pub(super) fn pressure(&self) -> &Plain<Pressure> {
+        self.supplies.origins[0].pressure()
+    }
+
     /// Until the site is closed: cuts stalled clients while others need what they hold, looks at the connections of event streams,
     /// and reports failures of the caches' disks, which no request reports.
     pub(super) async fn keep_room(&self) {
         let (mut turn, mut told, mut unmet) = (Instant::now(), None, None::<Instant>);
         while !self.is_closed() {
-            let is_crowded = unmet.is_some_and(|unmet| unmet.elapsed() < CROWDED);
+            let is_crowded = unmet.is_some_and(|unmet| unmet.elapsed() < CROWDED) || self.is_short();
             sleep(if is_crowded { CLOSE_LOOK } else { LOOK }).await;
+            for change in self.pressure().take_changes() {
+                self.report(Code::Overloaded.error(change.to_string()));
+            }
             let demand = self.demand();
             if !demand.is_met() {
                 unmet = Some(Instant::now());
@@ -262,17 +285,31 @@ impl Site {
         Demand { bytes, connections: wanted.collect() }
     }
 
+    /// Whether what is on its way has more than the half of the pool that streams share.
+    fn is_short(&self) -> bool {
+        let pool = &self.supplies.pool;
+        pool.in_transit() > pool.budget() / 2
+    }
+
     fn cut(&self, demand: Demand, told: &mut Option<Instant>) {
         let cut = self.clock.cut(self.config.stall_grace, demand);
         let is_any = cut.for_memory + cut.for_connections > 0;
         if is_any && told.is_none_or(|told| told.elapsed() >= TELL_AGAIN) {
             *told = Some(Instant::now());
-            let what = if cut.for_memory > 0 { "memory" } else { "connections to the origin" };
-            self.report(Code::ClientStalled.error(format!(
-                "clients that have read nothing for {:?} are cut off, because other requests need the {what} that they \
-                 hold; penstock_client_evictions_total says how many",
-                self.config.stall_grace
-            )));
+            let which = if cut.for_memory > 0 {
+                "clients that are waited for, and have held the most memory for longest, are cut off, because other \
+                 requests need it"
+                    .to_owned()
+            } else {
+                format!(
+                    "clients that have read nothing for {:?} are cut off, because other requests need the connections to \
+                     the origin that they hold",
+                    self.config.stall_grace
+                )
+            };
+            self.report(
+                Code::ClientStalled.error(format!("{which}; penstock_client_evictions_total says how many")),
+            );
         }
     }
 

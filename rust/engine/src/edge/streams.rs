@@ -1,12 +1,16 @@
 //! One connection of HTTP/2, from its preface to its end: each stream is served as a connection of its own.
+//!
+//! It is served within the connection's task as far as it goes at once. Most hits go to their end so, and what several streams have to
+//! send leaves in one write. A stream that waits for something else gets a task of its own.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::task::coop::has_budget_remaining;
 use tokio::time::{Instant, sleep_until};
 
 use super::client::Client;
@@ -47,9 +51,9 @@ struct Serving(Arc<Served>);
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        *lock(&self.0.quiet) = Instant::now();
         // Relaxed, here and below: the tasks of one thread alone use it.
         if self.0.count.fetch_sub(1, Ordering::Relaxed) == 1 {
+            *lock(&self.0.quiet) = Instant::now();
             let waiting = lock(&self.0.waiting).take();
             if let Some(waiting) = waiting {
                 waiting.wake();
@@ -67,6 +71,9 @@ enum Step {
     Overdue,
     Closed,
 }
+
+/// A stream that is served.
+type Serve = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 struct Connection {
     load: Arc<Load>,
@@ -204,29 +211,44 @@ impl Connection {
         if self.drained.is_some() {
             *lock(&self.served.waiting) = Some(context.waker().clone());
         }
+        if let Poll::Ready(excess) = self.server.poll(context) {
+            return Poll::Ready(excess);
+        }
         let most = self.limits.streams as usize * ENDING;
+        let mut begun = Vec::new();
         loop {
             let has_room = self.served.count.load(Ordering::Relaxed) < most;
-            match ready!(self.server.poll_event(context, has_room)) {
-                Event::Request(stream) => self.begin(stream),
-                Event::Refused => self.count(Excess::Streams),
-                Event::End(excess) => return Poll::Ready(excess),
+            match self.server.next_request(has_room) {
+                Some(Event::Request(stream)) => begun.extend(self.begin(context, stream)),
+                Some(Event::Refused) => self.count(Excess::Streams),
+                None => break,
             }
         }
+        if self.server.settle(context) {
+            begun.retain_mut(|stream| !has_budget_remaining() || stream.as_mut().poll(context).is_pending());
+        }
+        for stream in begun {
+            tokio::spawn(stream);
+        }
+        Poll::Pending
     }
 
-    fn begin(&mut self, stream: Arc<Stream>) {
+    /// Serves a stream as far as it goes at once; what is left of it.
+    fn begin(&mut self, context: &mut Context<'_>, stream: Arc<Stream>) -> Option<Serve> {
         self.requests += 1;
         self.served.count.fetch_add(1, Ordering::Relaxed);
         let (load, client) = (Arc::clone(&self.load), self.client.on_stream(stream));
         let serving = Serving(Arc::clone(&self.served));
-        tokio::spawn(async move {
+        let mut stream: Serve = Box::pin(async move {
             let _serving = serving;
             connection::serve(load, client, None).await;
         });
         if self.requests >= self.limits.requests {
             self.drain();
         }
+        // Without a budget it would take a free socket for one that is full.
+        let is_served = has_budget_remaining() && stream.as_mut().poll(context).is_ready();
+        (!is_served).then_some(stream)
     }
 
     fn count(&self, excess: Excess) {

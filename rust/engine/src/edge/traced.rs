@@ -16,7 +16,7 @@ use crate::access::Decision;
 use crate::clock;
 use crate::error::{Error, Source};
 use crate::net::Supply;
-use crate::wire::{Incoming, shown};
+use crate::wire::{Incoming, is_one_of, shown};
 
 /// A request's trace, and what keeps it.
 #[derive(Debug)]
@@ -33,16 +33,16 @@ impl Traced {
     pub(super) fn begin(site: &Site, is_traffic: bool, incoming: &Incoming) -> Option<Self> {
         if let Some(tracer) = site.supplies.tracer.as_ref().filter(|_| is_traffic) {
             let [parent, state] = penstock_trace::FIELDS;
-            let has_fields = [parent, state].into_iter().any(|name| incoming.get_all(name).next().is_some());
+            let has_fields = incoming.headers().any(|(name, _)| is_one_of(name, &penstock_trace::FIELDS));
             let parent = has_fields.then(|| Parent::of(incoming.get_all(parent), incoming.get_all(state)));
             let parent = parent.flatten();
             let trace = tracer.begin(parent, site.config.trusts_trace_context, clock::now().into_std());
-            return Some(Self { tracer: Some(Plain::clone(tracer)), trace: Plain::new(trace), has_fields });
+            return Some(Self { tracer: Some(Plain::clone(tracer)), trace, has_fields });
         }
         let log = site.log.as_ref()?;
         log.format.tells_of_attempts().then(|| Self {
             tracer: None,
-            trace: Plain::new(Trace::untold(clock::now().into_std())),
+            trace: Trace::untold(clock::now().into_std()),
             has_fields: false,
         })
     }
@@ -106,6 +106,12 @@ impl Traced {
         }
         let answered = Answered { name: &name(record), attributes: &attributes, is_failure, took };
         tracer.keep(&self.trace, kept, &answered);
+    }
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        self.trace.spare();
     }
 }
 

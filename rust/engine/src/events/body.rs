@@ -4,7 +4,6 @@
 //! frames. It reads the clock once a wait, and has one timer, which is moved when it fires early.
 
 use std::fmt;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -15,6 +14,7 @@ use super::policy::Policy;
 use crate::error::{Code, Error, Result};
 use crate::net::{Payload, Source, Supply, Watch, shortened};
 use crate::stream::Meter;
+use crate::takeover::streams::Resting;
 
 /// A comment, and the end of its block: parsers that wait for whole blocks see it at once.
 pub(crate) const HEARTBEAT: &str = ":\n\n";
@@ -261,9 +261,9 @@ impl Source for EventBody {
         self.supply.trailers()
     }
 
-    fn at_rest(&self) -> Option<OwnedFd> {
+    fn at_rest(&mut self) -> Option<Resting> {
         let is_plain = matches!(self.state, State::Fresh { .. } | State::Flowing) && self.observer.is_none();
-        self.supply.at_rest().filter(|_| is_plain)
+        if is_plain { self.supply.at_rest() } else { None }
     }
 }
 

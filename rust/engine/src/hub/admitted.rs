@@ -85,6 +85,19 @@ impl Admitted {
         Self { member, place: beginning.place, terms, resumption, opening, last }
     }
 
+    /// One that another process has served, from `place` on. `last`: what the last event that it had is called, if it had one.
+    pub(super) fn moved(
+        topic: Arc<Topic>,
+        place: u64,
+        last: Option<String>,
+        terms: Terms,
+        counted: Counted,
+    ) -> Self {
+        let last = last.map(|last| Name::Own(last.into()));
+        let member = Member { topic, _counted: counted };
+        Self { member, place, terms, resumption: Resumption::Full, opening: String::new(), last }
+    }
+
     /// Whether it gets all that it lacks.
     pub fn resumption(&self) -> Resumption {
         self.resumption

@@ -3,6 +3,7 @@
 //!
 //! What has left a history counts until it is sent to its last subscriber: its memory is taken until then.
 
+use crate::pool::StoredBytes;
 use crate::sync::{Arc, AtomicUsize, Ordering};
 
 /// Bytes that a hub may take of the pool.
@@ -10,11 +11,13 @@ use crate::sync::{Arc, AtomicUsize, Ordering};
 pub(super) struct HistoryBudget {
     limit: usize,
     used: AtomicUsize,
+    stored: StoredBytes,
 }
 
 impl HistoryBudget {
-    pub(super) fn new(limit: usize) -> Self {
-        Self { limit, used: AtomicUsize::new(0) }
+    /// Of `limit` bytes, which are counted in `stored` too while they are taken.
+    pub(super) fn new(limit: usize, stored: &StoredBytes) -> Self {
+        Self { limit, used: AtomicUsize::new(0), stored: stored.clone() }
     }
 
     pub(super) fn limit(&self) -> usize {
@@ -31,10 +34,16 @@ impl HistoryBudget {
         self.limit.saturating_sub(self.used())
     }
 
+    fn give(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.stored.remove(bytes);
+    }
+
     /// Takes `bytes` of `budget` until what this returns is dropped, if there is room for them.
     pub(super) fn take(budget: &Arc<Self>, bytes: usize) -> Option<Charge> {
         let room = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= budget.limit);
         budget.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok()?;
+        budget.stored.add(bytes);
         Some(Charge { budget: Arc::clone(budget), bytes })
     }
 }
@@ -58,7 +67,7 @@ impl Charge {
             let Some(mut more) = HistoryBudget::take(&self.budget, bytes - self.bytes) else { return false };
             more.bytes = 0;
         } else if bytes < self.bytes {
-            self.budget.used.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+            self.budget.give(self.bytes - bytes);
         }
         self.bytes = bytes;
         true
@@ -71,6 +80,6 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.budget.give(self.bytes);
     }
 }

@@ -20,7 +20,7 @@ pub async fn feed(claim: Claim, stream: Stream, error_event: String, note: impl 
     let failure = loop {
         match poll_fn(|context| stream.poll_next(context)).await {
             Some(Ok(block)) => {
-                if let Err(error) = publish(&claim, &block) {
+                if let Err(error) = publish(&claim, &block).await {
                     break Some(error);
                 }
             }
@@ -33,16 +33,21 @@ pub async fn feed(claim: Claim, stream: Stream, error_event: String, note: impl 
     if let Some(error) = &failure {
         note(error);
     }
-    let told = failure.is_none_or(|error| tell(&claim, &error, &error_event));
+    let told = match failure {
+        Some(error) => tell(&claim, &error, &error_event).await,
+        None => true,
+    };
     if told {
         // An error means that the hub has been closed: there is no subscriber to tell.
-        let _ = claim.hub.finish(claim.topic());
+        if let Ok(finished) = claim.hub.finish(claim.topic()) {
+            let _ = finished.wait().await;
+        }
     } else {
         claim.abandon();
     }
 }
 
-fn publish(claim: &Claim, block: &[u8]) -> Result<()> {
+async fn publish(claim: &Claim, block: &[u8]) -> Result<()> {
     let read = parse(block);
     if !read.dispatches() {
         return Ok(());
@@ -51,7 +56,7 @@ fn publish(claim: &Claim, block: &[u8]) -> Result<()> {
     let id = read.id.map(|range| &block[range]).and_then(usable);
     let name = read.name.map(|range| String::from_utf8_lossy(&block[range]).into_owned());
     let event = Event { data: &data, name: name.as_deref(), id, retry: read.retry, ..Event::default() };
-    claim.hub.publish(claim.topic(), &event).map(|_| ())
+    claim.hub.publish(claim.topic(), &event)?.wait().await.map(drop)
 }
 
 /// An id that can be told again. One that is empty resets a browser's, and the hub's takes its place.
@@ -60,12 +65,15 @@ fn usable(id: &[u8]) -> Option<&str> {
 }
 
 /// Whether the subscribers will hear of `error`, or need not.
-fn tell(claim: &Claim, error: &Error, name: &str) -> bool {
+async fn tell(claim: &Claim, error: &Error, name: &str) -> bool {
     // The topic, or the hub, was ended: that is no failure of the stream.
     if matches!(error.code(), Code::TopicFinished | Code::HubClosed) {
         return true;
     }
     let data = error_data(error);
     let event = Event { data: data.as_bytes(), name: Some(name), ..Event::default() };
-    claim.hub.publish(claim.topic(), &event).is_ok()
+    match claim.hub.publish(claim.topic(), &event) {
+        Ok(published) => published.wait().await.is_ok(),
+        Err(_) => false,
+    }
 }

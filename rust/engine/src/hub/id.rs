@@ -100,6 +100,17 @@ impl Ids {
         *last = now.max(last.next()).max(other.next());
         *last
     }
+
+    /// The last one.
+    pub(super) fn last(&self) -> Id {
+        *lock(&self.0)
+    }
+
+    /// Another process has given `id` out: the next ones are above it.
+    pub(super) fn raise(&self, id: Id) {
+        let mut last = lock(&self.0);
+        *last = id.max(*last);
+    }
 }
 
 #[cfg(all(test, not(loom)))]

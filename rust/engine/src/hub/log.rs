@@ -4,20 +4,25 @@
 //! topic's lock; nothing here waits. The invariants: a reader gets whole events in the order of their publication; an
 //! event that was dropped is reported as such, and never skipped in silence.
 
-use std::collections::{HashMap, VecDeque};
-use std::fmt;
-use std::hash::BuildHasher;
+mod index;
+mod places;
+
+use std::collections::VecDeque;
 use std::mem::size_of;
 use std::sync::Arc as Plain;
 use std::time::Duration;
 
+#[cfg(test)]
+pub(super) use self::places::NAMES_READ;
+pub(super) use self::places::{Found, Name, Run};
+
+use self::index::Index;
 use super::budget::{Charge, HistoryBudget};
-use super::encode::{Event, Text, id_of};
+use super::encode::{Event, Text};
 use super::{History, Id};
 use crate::error::{Code, Error, Result};
 use crate::pool::{CLASSES, Pool, Purpose, Slice, Writer};
 use crate::sync::Arc;
-use crate::wire::CHUNK_END;
 
 /// The largest slab that events share, as an index of [`CLASSES`]: 64 KiB. An event that is larger has one of its own.
 const LARGEST: usize = 2;
@@ -25,20 +30,8 @@ const LARGEST: usize = 2;
 /// Events that a topic has room for in its list as long as it exists: topics are limited by their number.
 const FEW: usize = 4;
 
-/// What a key takes, besides its text: the counts before that, and a place in a table that is half full.
-const KEY: usize = 2 * size_of::<usize>() + 2 * (size_of::<(Plain<str>, u64)>() + 1);
-
-/// What the own name of an event takes: a place in a table that is half full.
-const NAME: usize = 2 * (size_of::<(u64, u64)>() + 1);
-
 /// A slab that was full sooner is followed by a larger one, one that took 16 times as long by a smaller one. Arbitrary.
 const BUSY: Duration = Duration::from_secs(1);
-
-#[cfg(test)]
-thread_local! {
-    /// How many names of events have been read, for tests.
-    pub(super) static NAMES_READ: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
-}
 
 /// Where history lies, and what it may take.
 #[derive(Debug, Clone)]
@@ -117,58 +110,24 @@ pub(super) struct Log {
     /// What the event at the floor was called on the wire, if not by its id.
     floor_name: Option<Box<str>>,
     newest: Id,
-    /// The newest event of each key.
-    keys: HashMap<Plain<str>, u64>,
-    /// The newest event of each own name, by the name's hash: a client may come back with any name, and is not to have a
-    /// long history read for it under the lock.
-    names: HashMap<u64, u64>,
-    /// What the keys and the names take.
-    keyed: usize,
-    /// What the list of the entries and the keys take of the hub's memory: with tiny events more than their slabs do.
+    index: Index,
+    /// What the list of the entries and the index take of the hub's memory: with tiny events more than their slabs do.
     list: Charge,
 }
 
-/// What an event is called on the wire.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Name {
-    Id(Id),
-    /// As its publisher says.
-    Own(Plain<str>),
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Id(id) => id.fmt(f),
-            Self::Own(name) => f.write_str(name),
-        }
-    }
-}
-
-/// A run of events for one reader.
+/// An event as it is kept.
 #[derive(Debug)]
-pub(super) struct Run {
-    pub(super) bytes: Slice,
-    /// The number of the event after it.
-    pub(super) next: u64,
-    /// Events in it.
-    pub(super) events: u64,
-    /// What the last of them is called.
-    pub(super) last: Name,
-    /// Events before it that newer ones of their keys stand for.
-    pub(super) conflated: u64,
-    /// To be held as long as the bytes are.
-    pub(super) charge: Arc<Charge>,
-}
-
-/// What there is at a place.
-#[derive(Debug)]
-pub(super) enum Found {
-    Run(Run),
-    /// All that there is has been read.
-    Nothing,
-    /// What was there has left.
-    Evicted,
+pub(super) struct Kept<'a> {
+    pub(super) id: Id,
+    /// The id of the event before it, or the floor.
+    pub(super) after: Id,
+    pub(super) key: Option<&'a str>,
+    /// When it was published, on the hub's own clock.
+    pub(super) at: Duration,
+    /// Its lines, without the framing.
+    pub(super) lines: &'a [u8],
+    /// It has an id of the publisher's.
+    pub(super) named: bool,
 }
 
 impl Log {
@@ -189,9 +148,7 @@ impl Log {
             floor,
             floor_name: None,
             newest: floor,
-            keys: HashMap::new(),
-            names: HashMap::new(),
-            keyed: 0,
+            index: Index::default(),
         }
     }
 
@@ -229,6 +186,35 @@ impl Log {
         (self.floor, self.floor_name, self.newest) = (floor, None, floor);
     }
 
+    /// As [`Log::restart`], after an event that is called `name` on the wire if not by its id.
+    pub(super) fn restart_behind(&mut self, floor: Id, name: Option<&str>) {
+        self.restart(floor);
+        self.floor_name = name.map(Into::into);
+    }
+
+    /// What the event at the floor was called on the wire, if not by its id.
+    pub(super) fn floor_name(&self) -> Option<&str> {
+        self.floor_name.as_deref()
+    }
+
+    /// The event of that number, if it is there.
+    pub(super) fn kept(&self, number: u64) -> Option<Kept<'_>> {
+        let entry = self.entry(number)?;
+        Some(Kept {
+            id: entry.id,
+            after: self.id_before(number),
+            key: entry.key.as_deref(),
+            at: entry.at,
+            lines: self.lines_of(entry),
+            named: entry.named,
+        })
+    }
+
+    /// The id of the event before `place`, or the floor. Not for a place that has left.
+    pub(super) fn id_before(&self, place: u64) -> Id {
+        place.checked_sub(1).and_then(|before| self.entry(before)).map_or(self.floor, |entry| entry.id)
+    }
+
     /// Appends `event` at `id`, which is above the newest, and returns the bytes that it takes. `now` is on the hub's clock.
     ///
     /// # Errors
@@ -253,9 +239,10 @@ impl Log {
             .bytes
             .join(written)
             .map_err(|_| Code::Internal.error("two events do not lie side by side"))?;
-        let key = event.key.map(|key| self.note_key(key));
+        let number = self.tail();
+        let key = event.key.map(|key| self.index.note_key(key, number));
         if let Some(name) = event.id {
-            self.note_name(name);
+            self.index.note_name(name.as_bytes(), number);
         }
         self.entries.push_back(Entry {
             id,
@@ -292,116 +279,23 @@ impl Log {
         }
     }
 
-    /// The next events for a reader at `place`: as many as are contiguous, or one event without its framing unless
-    /// `chunked`. `conflate`: leaves out events that newer ones of their keys replace.
-    pub(super) fn read(&self, place: u64, chunked: bool, conflate: bool) -> Found {
-        let Some(mut at) = place.checked_sub(self.first).and_then(|at| usize::try_from(at).ok()) else {
-            return Found::Evicted;
-        };
-        let from = at;
-        if conflate {
-            while self.entries.get(at).is_some_and(|entry| self.is_outdated(at, entry)) {
-                at += 1;
-            }
-        }
-        let Some(entry) = self.entries.get(at) else { return Found::Nothing };
-        let (begin, mut end, mut last) = (entry.start, entry.start + entry.length, at + 1);
-        if chunked {
-            while let Some(next) = self.entries.get(last).filter(|next| next.segment == entry.segment) {
-                if conflate && self.is_outdated(last, next) {
-                    break;
-                }
-                end += next.length;
-                last += 1;
-            }
-        }
-        let segment = self.segment(entry);
-        let range = if chunked { begin as usize..end as usize } else { lines_of(entry) };
-        Found::Run(Run {
-            bytes: segment.bytes.slice(range),
-            next: self.first + last as u64,
-            events: (last - at) as u64,
-            last: self.name(self.entries.get(last - 1).unwrap_or(entry)),
-            conflated: (at - from) as u64,
-            charge: Arc::clone(&segment.charge),
-        })
-    }
-
-    /// Bytes of the events from `place` on.
-    pub(super) fn behind(&self, place: u64) -> u64 {
-        let at = usize::try_from(place.saturating_sub(self.first)).ok();
-        at.and_then(|at| self.entries.get(at)).map_or(0, |entry| self.total - entry.before)
-    }
-
-    /// The place after the event that is called `name` on the wire, if that is there; also where it was the last to leave.
-    pub(super) fn place_after(&self, name: &str) -> Option<u64> {
-        let is_here = |id: &Id| match id {
-            // Between two that are there nothing is missing: a log that counts has places without an event.
-            Id::Offset { .. } => self.floor <= *id && *id <= self.newest,
-            Id::Time { .. } => {
-                *id == self.floor || self.entries.binary_search_by_key(id, |entry| entry.id).is_ok()
-            }
-        };
-        let by_name = || {
-            let entry = self.names.get(&self.hash(name.as_bytes())).and_then(|number| self.entry(*number))?;
-            (self.name_of(entry) == name.as_bytes()).then_some(entry.id)
-        };
-        let by_floor = || (self.floor_name.as_deref() == Some(name)).then_some(self.floor);
-        let id = name.parse().ok().filter(is_here).or_else(by_name).or_else(by_floor)?;
-        // Events without a name share the place of the event before them, and no client comes back for them.
-        Some(self.first + self.entries.partition_point(|entry| entry.id <= id) as u64)
-    }
-
-    /// What the event before `place` is called on the wire. Not for a place that has left.
-    pub(super) fn name_before(&self, place: u64) -> String {
-        let before = usize::try_from(place.saturating_sub(self.first)).ok().and_then(|at| at.checked_sub(1));
-        match before.and_then(|at| self.entries.get(at)) {
-            Some(entry) => self.name(entry).to_string(),
-            None => self.floor_name.as_deref().map_or_else(|| self.floor.to_string(), str::to_owned),
-        }
-    }
-
-    fn name(&self, entry: &Entry) -> Name {
-        if entry.named {
-            Name::Own(String::from_utf8_lossy(self.name_of(entry)).into())
-        } else {
-            Name::Id(entry.id)
-        }
-    }
-
-    fn name_of(&self, entry: &Entry) -> &[u8] {
-        #[cfg(test)]
-        NAMES_READ.with(|read| read.set(read.get() + 1));
-        id_of(&self.segment(entry).bytes[lines_of(entry)])
-    }
-
     fn entry(&self, number: u64) -> Option<&Entry> {
         let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.entries.get(at)
-    }
-
-    fn hash(&self, name: &[u8]) -> u64 {
-        self.names.hasher().hash_one(name)
     }
 
     fn segment(&self, entry: &Entry) -> &Segment {
         &self.segments[usize::try_from(entry.segment - self.first_segment).unwrap_or(usize::MAX)]
     }
 
-    fn is_outdated(&self, at: usize, entry: &Entry) -> bool {
-        entry.key.as_ref().is_some_and(|key| self.keys.get(key) != Some(&(self.first + at as u64)))
-    }
-
     /// Has room in the list for `event`. Where the hub has none, what is oldest here leaves.
     fn make_place(&mut self, event: &Event<'_>) -> Result<()> {
         loop {
-            let key = event.key.filter(|key| !self.keys.contains_key(*key)).map_or(0, key_cost);
-            let cost = key + event.id.map_or(0, |_| NAME);
             let (length, capacity) = (self.entries.len(), self.entries.capacity());
             // One more than the history may have: the oldest leaves behind the newest.
             let most = self.room.history.events.saturating_add(1).saturating_sub(length);
             let more = if length < capacity { 0 } else { length.max(FEW).min(most) };
-            let size = list_cost(capacity + more, self.keyed + cost);
+            let size = list_cost(capacity + more, self.index.size() + self.index.cost_of(event));
             if self.list.resize(size) {
                 self.entries.reserve_exact(more);
                 return Ok(());
@@ -410,37 +304,6 @@ impl Log {
                 return Err(self.full(size));
             }
             self.evict();
-        }
-    }
-
-    /// The next event is the newest of `key`.
-    fn note_key(&mut self, key: &str) -> Plain<str> {
-        let (known, number) = (self.keys.get_key_value(key), self.tail());
-        let key = if let Some((key, _)) = known {
-            Plain::clone(key)
-        } else {
-            self.keyed += key_cost(key);
-            Plain::from(key)
-        };
-        self.keys.insert(Plain::clone(&key), number);
-        key
-    }
-
-    /// The next event is the newest of that own name.
-    fn note_name(&mut self, name: &str) {
-        let (hash, number) = (self.hash(name.as_bytes()), self.tail());
-        if self.names.insert(hash, number).is_none() {
-            self.keyed += NAME;
-        }
-    }
-
-    /// `entry`, the first, leaves.
-    fn forget_name(&mut self, entry: &Entry) {
-        let hash = self.hash(self.name_of(entry));
-        // A newer event may have the name as well.
-        if self.names.get(&hash) == Some(&self.first) {
-            self.names.remove(&hash);
-            self.keyed -= NAME;
         }
     }
 
@@ -520,11 +383,11 @@ impl Log {
             entry.named.then(|| String::from_utf8_lossy(self.name_of(&entry)).into_owned().into_boxed_str());
         self.bytes -= entry.length as usize;
         if entry.named {
-            self.forget_name(&entry);
+            let name = self.index.hash(self.name_of(&entry));
+            self.index.forget_name(name, self.first);
         }
-        if let Some(key) = entry.key.filter(|key| self.keys.get(key) == Some(&self.first)) {
-            self.keys.remove(&key);
-            self.keyed -= key_cost(&key);
+        if let Some(key) = &entry.key {
+            self.index.forget_key(key, self.first);
         }
         self.first += 1;
         let needed = self.entries.front().map_or(entry.segment + 1, |next| next.segment);
@@ -539,23 +402,13 @@ impl Log {
             self.entries.shrink_to(FEW.max(self.entries.len() * 2));
         }
         // What is less is always there.
-        self.list.resize(list_cost(self.entries.capacity(), self.keyed));
+        self.list.resize(list_cost(self.entries.capacity(), self.index.size()));
     }
 }
 
-/// What a list with room for so many events takes, and keys that take `keyed`.
-fn list_cost(capacity: usize, keyed: usize) -> usize {
-    capacity.saturating_sub(FEW) * size_of::<Entry>() + keyed
-}
-
-fn key_cost(key: &str) -> usize {
-    KEY + key.len()
-}
-
-/// Where an event lies in its segment, without the framing.
-fn lines_of(entry: &Entry) -> std::ops::Range<usize> {
-    let (start, end) = (entry.start as usize, (entry.start + entry.length) as usize);
-    start + usize::from(entry.head)..end - CHUNK_END.len()
+/// What a list with room for so many events takes, and an index that takes `indexed`.
+fn list_cost(capacity: usize, indexed: usize) -> usize {
+    capacity.saturating_sub(FEW) * size_of::<Entry>() + indexed
 }
 
 /// What has been checked to fit.

@@ -21,7 +21,8 @@ const NOW: Duration = Duration::ZERO;
 fn topic() -> Arc<Topic> {
     let history = History { events: 8, bytes: 4096, age: None };
     let pool = Pool::new(config(REGION)).unwrap();
-    let room = Room { pool, budget: Arc::new(HistoryBudget::new(REGION)), history };
+    let budget = Arc::new(HistoryBudget::new(REGION, pool.stored()));
+    let room = Room { pool, budget, history };
     Arc::new(Topic::new("news", room, Id::default(), Phase::Open))
 }
 

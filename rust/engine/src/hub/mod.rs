@@ -25,11 +25,21 @@ mod topic;
 #[cfg(not(loom))]
 mod admitted;
 #[cfg(not(loom))]
+mod answer;
+#[cfg(not(loom))]
+mod clock;
+#[cfg(not(loom))]
 mod feeding;
 #[cfg(not(loom))]
 mod guests;
 #[cfg(not(loom))]
 mod lease;
+#[cfg(not(loom))]
+mod link;
+#[cfg(not(loom))]
+mod mirroring;
+#[cfg(not(loom))]
+pub mod named;
 #[cfg(not(loom))]
 mod reading;
 #[cfg(not(loom))]
@@ -50,11 +60,15 @@ pub use admitted::Admitted;
 #[cfg(not(loom))]
 pub(crate) use admitted::Wire;
 #[cfg(not(loom))]
+pub use answer::Answer;
+#[cfg(not(loom))]
 pub use feeding::feed;
 #[cfg(not(loom))]
 pub(crate) use guests::Guest;
 #[cfg(not(loom))]
 pub use lease::Lease;
+#[cfg(not(loom))]
+pub use link::rewritten;
 #[cfg(not(loom))]
 pub(crate) use reading::fields;
 #[cfg(not(loom))]

@@ -1,8 +1,8 @@
 //! Where a subscriber begins: behind what it had, if it can be shown that nothing is missing; else with what is there, and
 //! a gap that is announced.
 
-use super::Join;
 use super::log::Log;
+use super::{Id, Join};
 
 /// Whether a subscriber that had something before gets all that it lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +39,11 @@ pub(super) fn begin(log: &Log, after: Option<&str>, join: Join) -> Beginning {
     match (after, join) {
         (Some(after), _) => match log.place_after(after) {
             Some(place) => Beginning { place, resumption: Resumption::Full },
+            None if cfg!(all(test, planted_bug = "malformed-id-replays-all"))
+                && after.parse::<Id>().is_err() =>
+            {
+                Beginning { place: log.first(), resumption: Resumption::Full }
+            }
             // It is older than all that is there, or not of this topic, or of a life of it that is not remembered here:
             // which of them, and what came between, is not known.
             None => Beginning { place: log.first(), resumption: Resumption::Gap },

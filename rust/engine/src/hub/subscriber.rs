@@ -16,6 +16,7 @@ use crate::error::{Code, Result};
 use crate::events::HEARTBEAT;
 use crate::net::{Payload, Source};
 use crate::sync::Arc;
+use crate::takeover::streams::{Place, Resting};
 use crate::work::{Work, doing};
 
 /// Bytes that wait to be sent, beyond which no more of the history is taken: one full slab that events share.
@@ -189,6 +190,16 @@ impl Source for Subscriber {
             return Poll::Ready(Some(Err(Code::WindowHeld.error(detail))));
         }
         self.poll_read(context).map(|payload| payload.map(Ok))
+    }
+
+    fn at_rest(&mut self) -> Option<Resting> {
+        if self.text.is_some() || self.is_over || self.lease.is_some() || !self.seat.is_whole() {
+            return None;
+        }
+        // From here on the row does not write: what is published is written by this subscriber's task, if it goes on here.
+        self.take_over();
+        let id = self.topic().id_before(self.place)?.to_string();
+        Some(Resting::Place(Place { id, has_had: self.last.is_some() }))
     }
 
     fn idle(&mut self) {

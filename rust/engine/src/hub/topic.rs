@@ -7,6 +7,8 @@
 #[cfg(not(loom))]
 mod external;
 #[cfg(not(loom))]
+mod mirrored;
+#[cfg(not(loom))]
 mod row;
 #[cfg(not(loom))]
 mod seats;
@@ -25,6 +27,10 @@ use crate::sync::{Mutex, MutexGuard, lock};
 
 #[cfg(not(loom))]
 pub use external::{Published, Refused, Taken};
+#[cfg(not(loom))]
+pub(super) use mirrored::News;
+#[cfg(not(loom))]
+use mirrored::Told;
 #[cfg(not(loom))]
 pub(super) use row::{Row, Seat};
 #[cfg(not(loom))]
@@ -65,6 +71,11 @@ struct State {
     subscribers: usize,
     /// Whether a stream publishes to it.
     is_fed: bool,
+    /// Whether a stream of another process does.
+    is_fed_afar: bool,
+    /// What each process that follows the hub has been told.
+    #[cfg(not(loom))]
+    told: Vec<Told>,
     /// The followers, by their numbers.
     followers: BTreeMap<u64, Waker>,
     next_follower: u64,
@@ -106,6 +117,9 @@ impl Topic {
                 is_checked: false,
                 subscribers: 0,
                 is_fed: false,
+                is_fed_afar: false,
+                #[cfg(not(loom))]
+                told: Vec::new(),
                 followers: BTreeMap::new(),
                 next_follower: 0,
             }),
@@ -165,7 +179,7 @@ impl Topic {
     /// Claims the topic for a stream, until [`Topic::end_feed`]; false if a stream has it.
     pub(super) fn begin_feed(&self) -> std::result::Result<bool, Gone> {
         let mut state = self.live()?;
-        Ok(!std::mem::replace(&mut state.is_fed, true))
+        Ok(!state.is_fed_afar && !std::mem::replace(&mut state.is_fed, true))
     }
 
     pub(super) fn end_feed(&self) {
@@ -294,7 +308,7 @@ impl Topic {
             Phase::Finished(since) => now.saturating_sub(since) >= finished_age,
             Phase::Gone => true,
         };
-        let goes = is_over && state.subscribers == 0 && !state.is_fed;
+        let goes = is_over && state.subscribers == 0 && !state.is_fed && !state.is_fed_afar;
         if goes {
             state.phase = Phase::Gone;
             state.log.clear();

@@ -4,26 +4,31 @@
 //! when it has neither.
 
 mod external;
+mod publishing;
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::future::poll_fn;
-use std::sync::Weak;
+use std::sync::{RwLock, Weak};
 use std::task::{Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::admitted::Admitted;
 use super::budget::HistoryBudget;
+use super::clock::now;
 use super::counts::Counted;
 use super::guests::{Guest, Guests};
 use super::id::Ids;
-use super::log::{Log, Room};
+use super::log::Room;
 use super::topic::{Fullness, Gone, Phase, Topic};
-use super::{Event, HubConfig, Id, Terms};
+use super::{HubConfig, Id, Terms};
 use crate::error::{Code, Error, Result};
 use crate::pool::Pool;
 use crate::sync::{Arc, Mutex, lock};
+use crate::takeover::streams::Place;
 use penstock_memory::sys::since_1970;
+
+use publishing::Order;
 
 pub use external::{LogCounted, LogStats, Published, Refused, Taken};
 
@@ -39,8 +44,7 @@ pub struct Hub {
     config: HubConfig,
     pub(super) room: Room,
     ids: Ids,
-    /// When the hub's own clock began.
-    began: Instant,
+    order: RwLock<Order>,
     topics: Mutex<Topics>,
     wanted: Mutex<Wanted>,
     pub(super) log: Mutex<Option<LogStats>>,
@@ -69,14 +73,13 @@ impl Claim {
 
     /// Drops the topic: responses end after a whole event, without an end event.
     pub(super) fn abandon(&self) {
-        self.topic.close();
-        self.hub.forget(&self.topic);
+        self.hub.drop_topic(&self.topic);
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.topic.end_feed();
+        self.hub.end_feed(&self.topic);
     }
 }
 
@@ -145,42 +148,11 @@ pub struct TopicStats {
 impl Hub {
     /// One without topics, whose history lies in `pool`.
     pub fn new(pool: Pool, config: HubConfig) -> Self {
-        let budget = Arc::new(HistoryBudget::new(config.memory));
+        let budget = Arc::new(HistoryBudget::new(config.memory, pool.stored()));
         let room = Room { pool, budget, history: config.history };
         let (ids, topics, wanted) = (Ids::default(), Mutex::default(), Mutex::default());
-        let (began, log, guests) = (Instant::now(), Mutex::default(), Arc::default());
-        Self { config, room, ids, began, topics, wanted, log, guests }
-    }
-
-    /// Publishes `event`, and returns its place in the order of all of the hub's.
-    ///
-    /// # Errors
-    /// `BAD_EVENT`, `BAD_TOPIC`, `TOPIC_FINISHED`, `TOO_MANY_TOPICS`, `POOL_FULL`, `HUB_CLOSED`.
-    pub fn publish(&self, topic: &str, event: &Event<'_>) -> Result<Id> {
-        event.check()?;
-        let choose = |log: &Log| Ok(Some(self.ids.next(milliseconds(), log.newest())));
-        let id = self.with(topic, true, |topic| topic.append(event, self.now(), choose))??;
-        id.ok_or_else(|| Code::Internal.error("an event that was published has no id"))
-    }
-
-    /// Ends `topic`: its subscribers are told when they have all of it. Whether it had not ended.
-    ///
-    /// # Errors
-    /// `BAD_TOPIC`, `TOO_MANY_TOPICS`, `HUB_CLOSED`.
-    pub fn finish(&self, topic: &str) -> Result<bool> {
-        self.with(topic, true, |topic| topic.finish(self.now()))
-    }
-
-    /// Claims `topic` for a stream that publishes to it alone, until what is returned is dropped. It stays until then.
-    ///
-    /// # Errors
-    /// `BUSY` where one does already; `BAD_TOPIC`, `TOO_MANY_TOPICS`, `HUB_CLOSED`.
-    pub fn begin_feed(self: &Arc<Self>, topic: &str) -> Result<Claim> {
-        let claimed = |topic: &Arc<Topic>| Ok((topic.begin_feed()?, Arc::clone(topic)));
-        match self.with(topic, true, claimed)? {
-            (true, topic) => Ok(Claim { hub: Arc::clone(self), topic }),
-            (false, _) => Err(Code::Busy.error(format!("a stream feeds the topic {topic:?} already"))),
-        }
+        let (order, log, guests) = (RwLock::default(), Mutex::default(), Arc::default());
+        Self { config, room, ids, order, topics, wanted, log, guests }
     }
 
     /// Subscribes a client, when the topic has been loaded. Any thread may call it.
@@ -191,6 +163,7 @@ impl Hub {
         let mut is_checked = !self.config.external;
         loop {
             let topic = self.topic(topic, asked.terms.open || self.config.external)?;
+            self.note(&topic);
             let (follower, _) = topic.follow();
             poll_fn(
                 |context| {
@@ -209,7 +182,7 @@ impl Hub {
             }
             let Terms { join, limits, .. } = asked.terms;
             let counted = self.guests.enter(asked.guest, &limits)?;
-            match topic.enter(asked.after, join, limits.per_topic, self.now()) {
+            match topic.enter(asked.after, join, limits.per_topic, now()) {
                 Ok(Err(refused)) => return Err(refused),
                 Ok(Ok(entered)) if entered.is_over => return Ok(Admission::Over),
                 Ok(Ok(entered)) => {
@@ -219,6 +192,33 @@ impl Hub {
                 Err(Gone) => self.forget(&topic),
             }
         }
+    }
+
+    /// Takes up a subscriber that another process has served until `place`.
+    ///
+    /// # Errors
+    /// Why it cannot go on here.
+    pub(crate) fn take_up(
+        &self,
+        topic: &str,
+        place: &Place,
+        terms: Terms,
+        guest: Guest<'_>,
+    ) -> std::result::Result<Box<Admitted>, String> {
+        let id = place.id.parse().map_err(|_| format!("{:?} is no id", place.id))?;
+        let found = self.find(topic).map_err(|error| error.to_string())?;
+        let found = found.ok_or_else(|| format!("there is no topic {topic:?} here"))?;
+        let counted = self.guests.enter(guest, &terms.limits).map_err(|error| error.to_string())?;
+        let entered = found.enter_behind(id, terms.limits.per_topic);
+        let (at, name) =
+            entered.ok_or("it is not known here what follows on its place, or its topic is full")?;
+        let last = place.has_had.then_some(name);
+        Ok(Box::new(Admitted::moved(found, at, last, terms, counted)))
+    }
+
+    /// Whether subscribers can go on in another process that has the hub as well.
+    pub(crate) fn moves(&self) -> bool {
+        !self.config.external
     }
 
     /// Takes the names of topics that an external log is asked for; if there are no names, `waker` is woken for the next
@@ -254,7 +254,7 @@ impl Hub {
 
     /// The same for the topics with the most subscribers, and of them with the most events; `most` of them.
     pub fn largest_topics(&self, most: usize) -> Vec<TopicStats> {
-        let topics: Vec<_> = lock(&self.topics).by_name.values().map(Arc::clone).collect();
+        let topics = self.all();
         let mut ranked: Vec<_> = topics.iter().map(|topic| (topic.fullness(), topic)).collect();
         let rank = |full: &Fullness, topic: &Topic| (full.subscribers, topic.counts.read().events);
         if most < ranked.len() {
@@ -272,9 +272,8 @@ impl Hub {
 
     /// Drops events that are too old, and topics without events and subscribers.
     pub fn tend(&self) {
-        let now = self.now();
-        let topics: Vec<_> = lock(&self.topics).by_name.values().map(Arc::clone).collect();
-        for topic in topics {
+        let now = now();
+        for topic in self.all() {
             if topic.tend(now, self.config.finished_age) {
                 self.forget(&topic);
             }
@@ -283,6 +282,7 @@ impl Hub {
 
     /// Ends all responses to subscribers after a whole event, and refuses further events.
     pub fn close(&self) {
+        self.end_links();
         let topics = {
             let mut topics = lock(&self.topics);
             topics.closed = true;
@@ -297,14 +297,19 @@ impl Hub {
         }
     }
 
+    /// Whether [`Hub::close`] was called.
+    pub(super) fn is_closed(&self) -> bool {
+        lock(&self.topics).closed
+    }
+
     /// Where history lies.
     pub(super) fn pool(&self) -> &Pool {
         &self.room.pool
     }
 
-    /// On the hub's own clock, which no one sets.
-    pub(super) fn now(&self) -> Duration {
-        self.began.elapsed()
+    /// All topics, in no order.
+    fn all(&self) -> Vec<Arc<Topic>> {
+        lock(&self.topics).by_name.values().map(Arc::clone).collect()
     }
 
     /// Calls `work` with the topic of that name, and again with its successor if it has just gone.
@@ -383,6 +388,12 @@ impl Hub {
     pub(super) fn find(&self, name: &str) -> Result<Option<Arc<Topic>>> {
         let topics = lock(&self.topics);
         if topics.closed { Err(closed()) } else { Ok(topics.by_name.get(name).map(Arc::clone)) }
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        self.end_links();
     }
 }
 

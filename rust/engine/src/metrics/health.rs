@@ -11,6 +11,7 @@ use super::Board;
 use crate::app::Queue;
 use crate::edge::Shown;
 use crate::pool::PoolState;
+use crate::pressure::Part;
 use crate::sync::lock;
 
 /// How long a readiness probe waits for the application's sign: longer than a busy loop takes, and shorter than probes
@@ -48,6 +49,9 @@ impl Board {
         let state = self.parts.pool.state();
         let seen = format!("the pool is {}", state.name());
         checks.push(Check { name: "pool", is_good: state != PoolState::Full, seen });
+        // Good in any case: an engine that is taken away leaves its load to others, and this one serves what it admits.
+        let seen = Part::ALL.map(|part| self.parts.pressure().why(part)).join("; ");
+        checks.push(Check { name: "pressure", is_good: true, seen });
         for queue in sites.iter().filter(|site| site.is_listening()).filter_map(|site| site.queue()) {
             let has_room = queue.waiting < queue.bound;
             let who = match queue.processes {

@@ -22,6 +22,7 @@ mod live;
 mod network;
 mod origins;
 mod pool;
+mod pressure;
 mod process;
 mod profile;
 mod requests;
@@ -52,6 +53,7 @@ use crate::hub::Hub;
 use crate::inspect::{Counts, Sums};
 use crate::origin::{Origins, Upstream};
 use crate::pool::Pool;
+use crate::pressure::Pressure;
 use crate::runtime::Threads;
 use crate::store::Cache;
 use crate::stream::Meter;
@@ -81,6 +83,13 @@ pub struct Parts {
     pub ledger: Arc<Ledger>,
     /// What keeps the traces of requests, if they have some.
     pub tracer: Option<Plain<Tracer>>,
+}
+
+impl Parts {
+    /// What the engine is under.
+    fn pressure(&self) -> &Pressure {
+        self.origins[0].pressure()
+    }
 }
 
 /// All objects with counts in an engine.
@@ -173,6 +182,7 @@ impl Board {
         process::write(self.parts.version, &self.parts.threads, out);
         self.reloads.write(out);
         pool::write(&self.parts.pool, &self.parts.meter, out);
+        pressure::write(self.parts.pressure(), out);
         sites::write(&totals, out);
         tls::write(&sites, &totals.tls, out);
         let routes = self.parts.ledger.sums();

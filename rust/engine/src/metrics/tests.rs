@@ -12,10 +12,12 @@ use crate::app::{Ends, Queue, Request, link};
 use crate::edge::{
     Asked, ClientLimits, EdgeConfig, Heads, Ledger, ListenOptions, Listener, Routes, Shown, Site, Supplies,
 };
+use crate::origin::Origins;
+use crate::origin::testing::{READS, origins};
 use crate::pool::testing::config;
 use crate::pool::{Pool, Purpose};
 use crate::runtime::Threads;
-use crate::stream::{FlowConfig, Meter, ReadSizes};
+use crate::stream::{FlowConfig, Meter};
 use crate::sync::Arc;
 use crate::wire::{BodyLimits, IncomingLimits};
 use crate::workers::{Worker, Workers};
@@ -30,6 +32,7 @@ struct Rig {
     pool: Pool,
     ledger: Arc<Ledger>,
     meter: Arc<Meter>,
+    origins: Arc<Origins>,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -38,11 +41,12 @@ impl Rig {
         let pool = Pool::new(config(4 << 20)).unwrap();
         let threads = Arc::new(Threads::start(2).unwrap());
         let (meter, ledger) = (Arc::new(Meter::default()), Arc::new(Ledger::new(2)));
+        let origins = Arc::new(origins(&pool, HUNG));
         let parts = Parts {
             version: "1.2.3",
             pool: pool.clone(),
             threads: Arc::clone(&threads),
-            origins: Vec::new(),
+            origins: vec![Arc::clone(&origins)],
             meter: Arc::clone(&meter),
             ledger: Arc::clone(&ledger),
             tracer: None,
@@ -50,7 +54,7 @@ impl Rig {
         let limits = StatusLimits { hung: HUNG, behind: BEHIND, viewers: 1 };
         let status = Status::new(Arc::new(Board::new(parts)), limits);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        Self { status, threads, pool, ledger, meter, runtime }
+        Self { status, threads, pool, ledger, meter, origins, runtime }
     }
 
     fn show(&self, page: Page) -> Shown {
@@ -80,6 +84,7 @@ impl Rig {
             body_patience: Duration::ZERO,
             write_timeout: None,
             stall_grace: Duration::from_secs(1),
+            overload_after: None,
             trusts_trace_context: false,
             clients: ClientLimits { client_connections: None, client_requests: None, client_prefix: 64 },
             linger: Duration::from_secs(1),
@@ -96,9 +101,9 @@ impl Rig {
         Supplies {
             pool: self.pool.clone(),
             flow: FlowConfig { floor: 64 << 10, ceiling: 1 << 20 },
-            reads: ReadSizes { least: 4 << 10, unknown: 16 << 10, known: 64 << 10, most: 256 << 10 },
+            reads: READS,
             meter: Arc::clone(&self.meter),
-            origins: Vec::new(),
+            origins: vec![Arc::clone(&self.origins)],
             ledger: Arc::clone(&self.ledger),
             heads: Arc::new(Heads::new(&self.pool)),
             tracer: None,

@@ -286,6 +286,10 @@ impl Connection {
                 // What was lent comes back when it is sent.
                 Poll::Ready(Ok(()))
             }
+            // What a socket has taken is with the kernel.
+            Transport::Tls(stream) if !wants_write(stream) => Poll::Ready(Ok(())),
+            // What a socket has taken is with the kernel.
+            Transport::Tls(stream) if !wants_write(stream) => Poll::Ready(Ok(())),
             Transport::Tls(stream) => {
                 let _doing = doing(Work::Tls);
                 Pin::new(stream).poll_flush(context)

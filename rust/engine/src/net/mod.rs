@@ -32,7 +32,7 @@ pub(crate) use piece::{Lease, Payload, Piece};
 pub(crate) use reader::{Read, Reader};
 pub(crate) use records::{RecordPlace, Records};
 pub(crate) use socket::{DetachedSocket, Socket};
-pub(crate) use stall::{Demand, Life, Question, Stall, StallClock, Wish};
+pub(crate) use stall::{Demand, Life, Question, Receipt, Stall, StallClock, Wish};
 pub(crate) use tcp_info::{TcpInfo, TcpTotals};
 pub(crate) use watch::{Watch, chance, shortened};
 pub(crate) use write_buffer::{Stop, WriteBuffer};

@@ -5,13 +5,13 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::{Connection, Life, Payload, Piece, Stop, WriteBuffer};
 use crate::error::{Code, Error, Result};
 use crate::stream::Stream;
+use crate::takeover::streams::Resting;
 use crate::wire::{BodyFraming, LAST_CHUNK, encode_chunk_head, encode_last_chunk};
 
 /// A body that its sender asks for bytes, such as what a cache keeps, or what an origin's connection brings.
@@ -51,9 +51,9 @@ pub(crate) trait Source: fmt::Debug + Send {
         Vec::new()
     }
 
-    /// Another descriptor of the connection that it comes over, if another process could go on with that and what has been sent:
-    /// nothing is here that was read, and no state but where it stands.
-    fn at_rest(&self) -> Option<OwnedFd> {
+    /// What another process could go on from, if it can: nothing is here that was read, and no state but where it stands. It is
+    /// asked for nothing until that is decided.
+    fn at_rest(&mut self) -> Option<Resting> {
         None
     }
 }
@@ -116,7 +116,7 @@ impl Supply {
     }
 
     /// As [`Source::at_rest`].
-    pub(crate) fn at_rest(&self) -> Option<OwnedFd> {
+    pub(crate) fn at_rest(&mut self) -> Option<Resting> {
         if let Self::Source(source) = self { source.at_rest() } else { None }
     }
 
@@ -248,11 +248,10 @@ impl Outgoing {
         self.buffer.let_move();
     }
 
-    /// Another descriptor of the connection that the body comes over, if all that has come of it is with the kernel, and another
-    /// process could go on.
-    pub(crate) fn at_rest(&self) -> Option<OwnedFd> {
+    /// What another process could go on from, if all that has come of the body is with the kernel.
+    pub(crate) fn at_rest(&mut self) -> Option<Resting> {
         let is_still = self.buffer.is_empty() && self.kept.is_none() && self.failure.is_none() && self.begun;
-        let body = self.body.as_ref().filter(|body| is_still && body.extent == Extent::Whole)?;
+        let body = self.body.as_mut().filter(|body| is_still && body.extent != Extent::Part)?;
         body.supply.at_rest()
     }
 

@@ -160,6 +160,11 @@ impl Reader {
         self.writer.take_if(|writer| remaining.is_none_or(|bytes| bytes > writer.remaining() as u64));
     }
 
+    /// Bytes of the memory that the next read may continue.
+    pub(crate) fn capacity(&self) -> usize {
+        self.writer.as_ref().map_or(0, Writer::capacity)
+    }
+
     /// The timer, for the next reader of the connection.
     pub(crate) fn take_limit(&mut self) -> Watch {
         std::mem::take(&mut self.limit)

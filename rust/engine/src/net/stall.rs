@@ -1,9 +1,10 @@
 //! Signs of life of what is being sent, so that where others need memory or connections, the clients that have taken nothing
 //! for longest are found.
 
+use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
@@ -17,9 +18,10 @@ use crate::sync::{Arc, Mutex, lock};
 /// is cut reads it.
 #[derive(Debug)]
 pub(crate) struct Stall {
-    /// When the client began to take nothing of what waits for it, by the [`StallClock`]; 0 while it does.
+    /// When the client began to take nothing of what waits for it, or when the beginning of its request began to wait for the
+    /// rest, by the [`StallClock`]; 0 while it is not the client that is waited for.
     waiting_since: AtomicU64,
-    /// Bytes that waited for it then.
+    /// Bytes that are held meanwhile.
     held: AtomicUsize,
     /// The line for connections that it holds one of; 0 for none.
     line: AtomicUsize,
@@ -134,6 +136,61 @@ impl Drop for Life {
     }
 }
 
+/// The body of a request on its way from its client, which is cut as one that takes nothing is: if others need what is held of
+/// it while more is waited for.
+#[derive(Debug)]
+pub(crate) struct Receipt {
+    clock: Arc<StallClock>,
+    stall: Arc<Stall>,
+    /// Since when something is held, by the clock; 0 while nothing is. That a few bytes more have come does not matter, or
+    /// clients that send a byte at a time would never be cut.
+    since: u64,
+}
+
+impl Receipt {
+    /// Of the request whose message lives by `life`.
+    pub(crate) fn new(life: &Life) -> Self {
+        let (clock, stall) = life.share();
+        Self { clock, stall, since: 0 }
+    }
+
+    /// More is waited for from now on, while so many bytes are `held`.
+    pub(crate) fn wait(&mut self, held: usize) {
+        self.since = match (held, self.since) {
+            (0, _) => 0,
+            (_, 0) => self.clock.now(),
+            (_, since) => since,
+        };
+        // Not while the response waits for its client, which may go on with the request.
+        if self.since > 0 && self.stall.waiting_since.load(Ordering::Relaxed) == 0 {
+            self.stall.held.store(held, Ordering::Relaxed);
+            self.stall.waiting_since.store(self.since, Ordering::Relaxed);
+        }
+    }
+
+    /// Ready when it is cut.
+    pub(crate) fn poll_cut(&self, context: &Context<'_>) -> Poll<()> {
+        if self.since > 0 && self.stall.is_cut(context) {
+            self.stall.note_cut(&self.clock);
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    }
+
+    /// More has come.
+    pub(crate) fn rest(&self) {
+        if self.since > 0 && self.stall.waiting_since.load(Ordering::Relaxed) == self.since {
+            self.stall.rest();
+        }
+    }
+}
+
+impl Drop for Receipt {
+    fn drop(&mut self) {
+        self.rest();
+    }
+}
+
 /// What others wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Demand {
@@ -151,7 +208,7 @@ impl Demand {
 
     /// What `stall` holds is free, or about to be.
     fn meet(&mut self, stall: &Stall) {
-        self.bytes = self.bytes.saturating_sub(stall.held.load(Ordering::Relaxed).max(LEAST_HELD));
+        self.bytes = self.bytes.saturating_sub(stall.held());
         if let Some(waiting) = self.connections.get_mut(&stall.line.load(Ordering::Relaxed)) {
             *waiting = waiting.saturating_sub(1);
         }
@@ -171,6 +228,11 @@ const FOR_CONNECTION: u8 = 2;
 
 /// What a client holds at least, of memory that is not known here: that of what is being read for it. Arbitrary.
 const LEAST_HELD: usize = 4096;
+
+/// For memory, a client may be cut after this part of the grace: a request waits for it, and not many requests can wait for
+/// long. Who has held the most for longest goes first: an honest client has taken nothing for longer, or holds more, than all
+/// that are left.
+const SOONER: u64 = 4;
 
 /// Requests that are asked at a time whether their response has begun. 200 wake-ups take an engine thread 1 to 2 ms.
 const HEADLESS: usize = 200;
@@ -216,35 +278,44 @@ impl StallClock {
     // Relaxed throughout: a look more or less does not matter, and a message that is cut or stopped is woken, under the lock of its
     // waker, which it takes before it looks.
 
-    /// Cuts as many as it takes to meet `demand`, those first that have waited for their clients for longest, and none that
-    /// has waited for less than `grace`. What was cut and has not ended yet counts.
+    /// Cuts as many as it takes to meet `demand`. For memory, messages that have waited for their clients for a [`SOONER`]th of
+    /// `grace`, the one first that has held the most for longest; for connections, messages that have waited for `grace`, the
+    /// longest first. What was cut and has not ended yet counts.
     pub(crate) fn cut(&self, grace: Duration, mut demand: Demand) -> Cut {
         let now = self.now();
         let grace = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
         let mut stalled = Vec::new();
         for stall in lock(&self.all).iter() {
             let since = stall.waiting_since.load(Ordering::Relaxed);
+            let waited = now.saturating_sub(since);
             if stall.cut.load(Ordering::Relaxed) != UNCUT {
                 demand.meet(stall);
-            } else if since > 0 && now.saturating_sub(since) >= grace {
-                stalled.push((since, Arc::clone(stall)));
+            } else if since > 0 && waited >= grace / SOONER {
+                stalled.push((waited, Arc::clone(stall)));
             }
         }
-        stalled.sort_unstable_by_key(|(since, _)| *since);
         let mut cut = Cut::default();
-        for (_, stall) in stalled {
+        if demand.bytes > 0 {
+            stalled
+                .sort_unstable_by_key(|(waited, stall)| Reverse(u128::from(*waited) * stall.held() as u128));
+            for (_, stall) in &stalled {
+                if demand.bytes == 0 {
+                    break;
+                }
+                demand.meet(stall);
+                cut.for_memory += 1;
+                stall.cut_for(FOR_MEMORY);
+            }
+        }
+        stalled.retain(|(waited, stall)| *waited >= grace && stall.cut.load(Ordering::Relaxed) == UNCUT);
+        stalled.sort_unstable_by_key(|(waited, _)| Reverse(*waited));
+        for (_, stall) in &stalled {
             let line = stall.line.load(Ordering::Relaxed);
-            let is_waited_for = demand.connections.get(&line).is_some_and(|waiting| *waiting > 0);
-            let what = match (is_waited_for, demand.bytes) {
-                (false, 0) => continue,
-                (true, 0) => FOR_CONNECTION,
-                _ => FOR_MEMORY,
-            };
-            demand.meet(&stall);
-            cut.for_memory += u64::from(what == FOR_MEMORY);
-            cut.for_connections += u64::from(what == FOR_CONNECTION);
-            stall.cut.store(what, Ordering::Relaxed);
-            wake(&stall.writer);
+            if demand.connections.get(&line).is_some_and(|waiting| *waiting > 0) {
+                demand.meet(stall);
+                cut.for_connections += 1;
+                stall.cut_for(FOR_CONNECTION);
+            }
         }
         cut
     }
@@ -382,6 +453,16 @@ impl Stall {
         }
     }
 
+    /// Bytes that its end gives back.
+    fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed).max(LEAST_HELD)
+    }
+
+    fn cut_for(&self, what: u8) {
+        self.cut.store(what, Ordering::Relaxed);
+        wake(&self.writer);
+    }
+
     fn stop(&self) {
         self.wish.store(END, Ordering::Relaxed);
         wake(&self.owner);
@@ -411,6 +492,11 @@ impl Stall {
             self.held.store(held, Ordering::Relaxed);
             self.waiting_since.store(clock.now(), Ordering::Relaxed);
         }
+        self.is_cut(context)
+    }
+
+    /// Whether it is to be cut; if not, the task of `context` is woken when it is.
+    fn is_cut(&self, context: &Context<'_>) -> bool {
         watch(&self.writer, context);
         self.cut.load(Ordering::Relaxed) != UNCUT
     }

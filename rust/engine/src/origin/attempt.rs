@@ -1,6 +1,7 @@
 //! One attempt at one origin, up to the head of the response: a connection, the exchange on it, and a second connection if
 //! the first was dead before the exchange began.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -96,7 +97,7 @@ async fn ask(
     };
     let head = encode()?;
     let handshake = (framing == BodyFraming::Tunnel).then(|| Handshake::of(headers)).transpose()?;
-    admit(origins)?;
+    admit(origins).await?;
     let upload = if request.passing == Passing::Call { true } else { body.gather(&origins.limits).await? };
     let started = clock::now();
     let mut lease = match origins.lease(place, endpoint, timeouts.queue, upload, request.is_proven).await {
@@ -104,7 +105,7 @@ async fn ask(
         Err(error) => return Err(Failed::before_sending(error, body)),
     };
     lease.reports = request.reports;
-    admit(origins)?;
+    admit(origins).await?;
     let terms = Terms {
         pool: &origins.pool,
         limits: &origins.limits,
@@ -233,10 +234,18 @@ pub(super) async fn limited(
     })
 }
 
-/// Established streams may use the rest of the pool; new work is refused at once.
-fn admit(origins: &Origins) -> Result<()> {
+/// How long a new request waits for memory: many looks at what clients hold that take nothing (`Site::keep_room`), and no
+/// longer than its client would be told to stay away.
+const ROOM_WAIT: Duration = Duration::from_secs(1);
+
+/// Established streams may use the rest of a full pool; a new request waits until it is less so.
+async fn admit(origins: &Origins) -> Result<()> {
     if origins.pool.state() == PoolState::Full {
-        return Err(Code::PoolFull.error("the pool is full, and takes no new request before it is less so"));
+        // On the heap: the pool is hardly ever full.
+        let room = timeout(ROOM_WAIT, poll_fn(|context| origins.pool.poll_open(context)));
+        Box::pin(room).await.map_err(|_| {
+            Code::PoolFull.error(format!("the pool was full for {ROOM_WAIT:?}, and takes no new request"))
+        })?;
     }
     Ok(())
 }

@@ -33,6 +33,8 @@ use crate::work::{Work, doing};
 /// The request is boxed, because the future would otherwise hold it three times while it waits for the
 /// head.
 pub async fn fetch(origins: Arc<Origins>, request: Box<Request>, feed: Feed) {
+    #[cfg(test)]
+    let Some((request, feed)) = super::simulated::offer(request, feed) else { return };
     let whom = Whom::of(&origins, &request);
     let origin = whom.name();
     let (place, reports) = (whom.place(), request.reports);

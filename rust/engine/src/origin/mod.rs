@@ -36,8 +36,12 @@ mod place;
 mod relayed;
 mod request;
 mod resolve;
+#[cfg(test)]
+pub(crate) mod simulated;
 mod stats;
 mod tally;
+#[cfg(test)]
+pub(crate) mod testing;
 mod tls;
 mod traced;
 mod upload;
@@ -56,6 +60,7 @@ pub use request::{Passing, Request, RequestBody};
 pub use stats::{Counts, EndpointStats, OriginStats};
 pub use tally::OriginSums;
 pub use tls::{Roots, Tls};
+pub use traced::traced;
 pub use upstream::{
     Balance, CheckPolicy, HashKey, HealthPolicy, Hedge, Member, MemberStats, RetryPolicy, Upstream,
     UpstreamCounts, UpstreamPolicy, UpstreamStats, own,

@@ -15,6 +15,7 @@ use super::tls::Tls;
 use crate::counters::ByName;
 use crate::error::Result;
 use crate::pool::Pool;
+use crate::pressure::Pressure;
 use crate::stream::ReadSizes;
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::{Head, parse_head};
@@ -29,6 +30,7 @@ pub struct Origins {
     pub(super) tls: Tls,
     pub(super) notices: Plain<Notices>,
     http2: Plain<Http2Origins>,
+    pressure: Plain<Pressure>,
     places: Mutex<Places>,
 }
 
@@ -56,7 +58,20 @@ impl Origins {
         http2: Plain<Http2Origins>,
     ) -> Self {
         let places = Mutex::new(Places::new());
-        Self { pool: pool.clone(), limits, reads, tls, notices, http2, places }
+        let pressure = Plain::default();
+        Self { pool: pool.clone(), limits, reads, tls, notices, http2, pressure, places }
+    }
+
+    /// These belong to an engine that is under `pressure` at times.
+    #[must_use]
+    pub fn under(mut self, pressure: &Plain<Pressure>) -> Self {
+        self.pressure = Plain::clone(pressure);
+        self
+    }
+
+    /// What their engine is under.
+    pub fn pressure(&self) -> &Plain<Pressure> {
+        &self.pressure
     }
 
     /// The log lines about the origins.

@@ -4,7 +4,6 @@
 //! A stream has a queue, two locks and two wakers between reader and sender. If both are one task these are of no
 //! use, and with a thousand streams their cache lines are the cost.
 
-use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, ready};
 
 use super::arriving::Came;
@@ -15,6 +14,7 @@ use crate::framing::{Cutter, Framing};
 use crate::net::{Payload, Source};
 use crate::pool::{Purpose, Slice};
 use crate::stream::{Allowance, Ending};
+use crate::takeover::streams::Resting;
 use crate::wire::BodyFraming;
 
 /// A body before any of it has been decoded.
@@ -126,9 +126,9 @@ impl Source for Relayed {
         }
     }
 
-    fn at_rest(&self) -> Option<OwnedFd> {
+    fn at_rest(&mut self) -> Option<Resting> {
         let State::Coming(body) = &self.state else { return None };
-        (self.cutter.pending() == 0).then(|| body.at_rest())?
+        (self.cutter.pending() == 0).then(|| body.at_rest())?.map(Resting::Origin)
     }
 
     fn trailers(&self) -> Vec<(Vec<u8>, Vec<u8>)> {

@@ -8,8 +8,9 @@ use super::index::Note;
 use super::policy::{CachePolicy, Overrides};
 use super::requests::Requests;
 use crate::cache::{Key, Stored};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::origin::Origins;
+use crate::pressure::Rank;
 use crate::relay::FillFields;
 use crate::sync::Arc;
 
@@ -75,6 +76,15 @@ impl Access {
     pub(super) fn note(&self, key: &Key, note: Note) {
         let now = Cache::now();
         self.cache.index.note(key, note, now.plus(self.policy.apart), now);
+    }
+
+    /// Lets a client's request to the origin in, or refuses it. What the application fetches is let in: it has been, as the request
+    /// that it answers by that.
+    ///
+    /// # Errors
+    /// `OVERLOADED`.
+    pub(super) fn admit(&self, rank: Rank) -> Result<()> {
+        if self.hands_over { self.origins.pressure().admit(rank) } else { Ok(()) }
     }
 
     /// Whether there is room for a body of the length of `stored`.

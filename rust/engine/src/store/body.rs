@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use crate::error::{Code, Error, Result};
-use crate::pool::Slice;
+use crate::pool::{Slice, StoredBytes};
 use crate::stream::Ending;
 use crate::sync::{Arc, Mutex, lock};
 use penstock_memory::waiters::Waiters;
@@ -100,6 +100,11 @@ impl Body {
         lock(&self.state).end.is_none()
     }
 
+    /// Whether the body has ended in an error.
+    pub(super) fn has_failed(&self) -> bool {
+        matches!(lock(&self.state).end, Some(Err(_)))
+    }
+
     /// Reads `range` from its first byte; its end may be after the end of the body.
     pub fn follow(body: &Arc<Self>, range: Range<u64>) -> Follower {
         let mut state = lock(&body.state);
@@ -175,13 +180,16 @@ impl Filler {
             // Consecutive pieces of one slab pay for it once.
             let paid = state.pieces.back().is_some_and(|(_, last)| last.slab().0 == slab);
             let cost = PIECE + if paid { 0 } else { bytes };
-            self.body.budget.take(cost);
+            let counted =
+                if cfg!(all(test, planted_bug = "bytes-counted-twice")) && paid { 2 * cost } else { cost };
+            self.body.budget.take(counted);
             state.cost += cost;
             state.length += slice.len() as u64;
             state.pieces.push_back((place, slice));
             state.followers.wakers()
         };
-        waiting.into_iter().for_each(Waker::wake);
+        let woken = if cfg!(all(test, planted_bug = "lost-wake-of-follower")) { 1 } else { usize::MAX };
+        waiting.into_iter().take(woken).for_each(Waker::wake);
     }
 
     /// Ends the body as complete.
@@ -314,6 +322,10 @@ impl Follower {
 
 impl Drop for Follower {
     fn drop(&mut self) {
+        if cfg!(all(test, planted_bug = "slab-leak-on-cancel")) && self.place < lock(&self.body.state).length
+        {
+            std::mem::forget(Arc::clone(&self.body));
+        }
         let Some(number) = self.seat else { return };
         let filler = {
             let mut state = lock(&self.body.state);
@@ -346,12 +358,13 @@ const PIECE: usize = 64;
 pub struct CacheBudget {
     limit: usize,
     used: AtomicUsize,
+    stored: StoredBytes,
 }
 
 impl CacheBudget {
-    /// An empty budget of `limit` bytes.
-    pub fn new(limit: usize) -> Self {
-        Self { limit, used: AtomicUsize::new(0) }
+    /// An empty budget of `limit` bytes, which are counted in `stored` too while they are taken.
+    pub fn new(limit: usize, stored: &StoredBytes) -> Self {
+        Self { limit, used: AtomicUsize::new(0), stored: stored.clone() }
     }
 
     /// The limit, in bytes.
@@ -367,10 +380,12 @@ impl CacheBudget {
 
     fn take(&self, bytes: usize) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
+        self.stored.add(bytes);
     }
 
     fn give(&self, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.stored.remove(bytes);
     }
 }
 

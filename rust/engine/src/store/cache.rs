@@ -95,7 +95,7 @@ impl Cache {
         let kept = limit - disk.as_ref().map_or(0, Disk::leaving_limit);
         let eviction = Mutex::new(Eviction::new(kept as u64));
         let index = Index::new(variants);
-        let (budget, queries) = (Plain::new(CacheBudget::new(limit)), Mutex::default());
+        let (budget, queries) = (Plain::new(CacheBudget::new(limit, pool.stored())), Mutex::default());
         let requests = Routes::default();
         let evicted = AtomicU64::new(0);
         Self { index, budget, pool, disk, requests, evicted, queries, eviction, flow, meter }
@@ -275,6 +275,16 @@ impl Cache {
         drop(bytes);
     }
 
+    /// Drops all that is in memory, and gives its memory back to the system. What is on disk stays, and what is being read is
+    /// read on. How many bytes are given back.
+    pub fn release_memory(&self) -> usize {
+        loop {
+            let item = lock(&self.eviction).evict(seconds(Self::now()), 0);
+            let Some(item) = item else { return self.pool.release_free() };
+            self.forget_part(item.value(), &item);
+        }
+    }
+
     /// The part of `item` is complete: it is counted and can be evicted from now on, and others are evicted for it. It
     /// may have been removed meanwhile.
     pub(super) fn admit(&self, key: &Key, item: &Arc<Item<Key>>) {
@@ -326,7 +336,9 @@ impl Cache {
     }
 
     pub(super) fn stream(&self) -> (Feed, Stream) {
-        channel(&self.pool, self.flow, &Framing::Raw, &self.meter)
+        let (feed, stream) = channel(&self.pool, self.flow, &Framing::Raw, &self.meter);
+        feed.send_on();
+        (feed, stream)
     }
 }
 

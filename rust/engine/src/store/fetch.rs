@@ -22,6 +22,7 @@ use crate::cache::{
 };
 use crate::error::{Code, Result};
 use crate::origin::{self, Begun, RequestBody};
+use crate::pressure::Rank;
 use crate::relay::response_fields;
 use crate::stream::{Ending, Feed, ResponseHead, Stream};
 use crate::sync::Arc;
@@ -135,13 +136,7 @@ impl Access {
         let mut joined = None;
         let mut refused = 0;
         loop {
-            let now = Cache::now();
-            let step = |entry: &mut Entry, notes: &KeyNotes<'_>| {
-                let is_hit_for_miss =
-                    refused >= MAX_REFUSED || notes.is_hit_for_miss(request.authorized, now);
-                self.look_up(entry, notes, lookup, &request, is_hit_for_miss, now)
-            };
-            let served = match self.cache.index.with_notes(&lookup.key, step) {
+            let served = match self.next_step(lookup, &request, refused) {
                 LookupStep::Serve(mut serving, refresh) => {
                     serving.status.collapsed = joined.is_some();
                     let served = self.deliver(serving, None, true, lookup, feed).await?;
@@ -190,6 +185,15 @@ impl Access {
         }
     }
 
+    /// What to do next for a request, of whose fills so many were `refused`.
+    fn next_step(&self, lookup: &Arc<Lookup>, request: &Request<'_>, refused: u32) -> LookupStep {
+        let now = Cache::now();
+        self.cache.index.with_notes(&lookup.key, |entry, notes| {
+            let is_hit_for_miss = refused >= MAX_REFUSED || notes.is_hit_for_miss(request.authorized, now);
+            self.look_up(entry, notes, lookup, request, is_hit_for_miss, now)
+        })
+    }
+
     fn look_up(
         &self,
         entry: &mut Entry,
@@ -224,19 +228,14 @@ impl Access {
             }
             Decision::HitStale { stored, answer, refresh } => {
                 let serving = serving(*stored, answer);
-                let refresh = refresh.as_ref().filter(|_| !entry.is_filling());
-                let filling = refresh.map(|conditions| {
-                    self.refresh(entry, lookup, request, &serving.object, conditions.clone())
-                });
+                let filling = self.refresh(entry, lookup, request, &serving.object, refresh.as_ref());
                 return LookupStep::Serve(serving, filling);
             }
             Decision::Bypass(_) => return LookupStep::Pass(CacheStatus::of(&decision, None, now)),
             Decision::OnlyIfCached => return LookupStep::Refuse,
             Decision::Complete { stored, missing, if_range } => self.rest(object(*stored), missing, if_range),
             Decision::Revalidate { stored, conditions, why } => {
-                let stored = object(*stored);
-                let wanted = refill(request, &stored.stored, &self.policy.rules);
-                FetchPlan::validation(*why, stored, conditions.clone()).with_fill(wanted, request)
+                self.validation(object(*stored), conditions, *why, request)
             }
             Decision::Select { among, conditions, fill } => {
                 let variants = among.iter().map(|place| object(*place)).collect();
@@ -255,23 +254,37 @@ impl Access {
         LookupStep::Wait(self.ask(entry, lookup, plan, is_hit_for_miss))
     }
 
-    /// Revalidates `stored` in the background.
+    /// Revalidates `stored` in the background, if it is to be, and something else does not do so already.
     fn refresh(
         &self,
         entry: &mut Entry,
         lookup: &Arc<Lookup>,
         request: &Request<'_>,
         stored: &Arc<Object>,
-        conditions: Fields,
-    ) -> Box<FillTask> {
+        conditions: Option<&Fields>,
+    ) -> Option<Box<FillTask>> {
+        let may_refresh = !entry.is_filling() && !self.origins.pressure().is_pressed();
+        let conditions = conditions.filter(|_| may_refresh)?;
         let wanted = refill(request, &stored.stored, &self.policy.rules);
-        let mut plan = FetchPlan::validation(Why::Stale, Arc::clone(stored), conditions);
+        let mut plan = FetchPlan::validation(Why::Stale, Arc::clone(stored), conditions.clone());
         // The range of one client is not fetched in the background.
         if wanted != Wanted::Asked {
             plan.fill(wanted, request);
         }
         let waiters = plan.awaited().and_then(|span| self.lead(entry, lookup, span));
-        Box::new(self.filling(lookup, waiters, None, plan))
+        Some(Box::new(self.filling(lookup, waiters, None, plan)))
+    }
+
+    /// Asks the origin whether `stored` still holds.
+    fn validation(
+        &self,
+        stored: Arc<Object>,
+        conditions: &Fields,
+        why: Why,
+        request: &Request<'_>,
+    ) -> FetchPlan {
+        let wanted = refill(request, &stored.stored, &self.policy.rules);
+        FetchPlan::validation(why, stored, conditions.clone()).with_fill(wanted, request)
     }
 
     /// Fetches what is `missing` of `stored`, or all of it if that is several ranges, which would come in several parts.
@@ -391,6 +404,7 @@ impl Access {
         status: CacheStatus,
         feed: &Feed,
     ) -> Result<Served> {
+        self.admit(Rank::request(lookup.is_proven))?;
         let (inner, stream) = self.cache.stream();
         let since = (lookup.method == "POST").then(|| self.cache.since());
         if self.hands_over {

@@ -32,7 +32,7 @@ pub(super) struct Lookup {
     authority: Plain<str>,
     headers: Arc<Fields>,
     timeouts: Timeouts,
-    is_proven: bool,
+    pub(super) is_proven: bool,
     trace: Option<Plain<Trace>>,
     pub(super) key: Key,
 }

@@ -41,6 +41,8 @@ mod post;
 mod purge;
 #[cfg(not(loom))]
 mod requests;
+#[cfg(all(test, not(loom)))]
+mod simulation;
 #[cfg(not(loom))]
 mod slices;
 

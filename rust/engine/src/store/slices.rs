@@ -280,6 +280,10 @@ impl SliceReader {
             return;
         }
         if let NextSlice::Wanted = self.next {
+            let is_needed = self.current.as_ref().is_none_or(|current| self.place >= current.end);
+            if !is_needed && self.slices.access.origins.pressure().is_pressed() {
+                return;
+            }
             self.next = NextSlice::Finding(Box::pin(Arc::clone(&self.slices).find(place, self.end)));
         }
         if let NextSlice::Finding(finding) = &mut self.next {

@@ -25,7 +25,7 @@ impl Allowance {
     /// The limit of the next read in bytes, while `held` bytes are charged that have not been sent; `None` if nothing
     /// may be read.
     pub(crate) fn credit(&mut self, held: usize) -> Option<usize> {
-        let (share, pressed) = share(&self.pool, &self.meter);
+        let (share, pressed) = share(&self.pool, &self.meter, true);
         let window = &mut self.window;
         let credit = if held == 0 {
             // A sender that has sent all bytes is not limited by a window that has not grown yet.
@@ -76,6 +76,7 @@ impl fmt::Debug for Allowance {
 mod tests {
     use super::*;
     use crate::pool::testing::config;
+    use crate::pool::{Purpose, REGION};
 
     const KIB: usize = 1024;
     const FLOW: FlowConfig = FlowConfig { floor: 64 * KIB, ceiling: 256 * KIB };
@@ -111,6 +112,19 @@ mod tests {
         assert_eq!(allowance.credit(16 * KIB), None, "an eighth of half of the pool");
         drop(others);
         assert!(allowance.credit(16 * KIB).is_some());
+    }
+
+    #[test]
+    fn what_others_hold_on_its_way_bounds_it_and_what_is_stored_does_not() {
+        let (pool, _meter, mut allowance) = of(16 * REGION);
+        let _held: Vec<_> = (0..7).map(|_| pool.writer(REGION, Purpose::Bulk).unwrap()).collect();
+        assert_eq!(allowance.credit(0), Some(REGION), "the eighth part of half of the pool is left");
+        let _last = pool.writer(REGION, Purpose::Bulk).unwrap();
+        assert_eq!(allowance.credit(0), Some(4 * KIB));
+        assert_eq!(allowance.credit(4 * KIB), None, "and no more while that is not sent");
+        pool.stored().add(REGION);
+        assert_eq!(allowance.credit(0), Some(REGION));
+        pool.stored().remove(REGION);
     }
 
     #[test]

@@ -111,7 +111,7 @@ pub(super) struct Queue {
 impl Channel {
     /// Bytes charged, and the window in force: at most a fair share of the pool, and the floor while it is pressed.
     pub(super) fn usage(&self, queue: &Queue) -> (usize, usize) {
-        let (share, pressed) = share(&self.pool, &self.meter);
+        let (share, pressed) = share(&self.pool, &self.meter, queue.is_sent_on());
         (queue.window.used(), queue.window.limit(share, pressed))
     }
 
@@ -127,14 +127,13 @@ impl Channel {
     /// that has not grown yet, but to the largest that it may get. And whether that is less than what every stream may
     /// hold where memory is not short.
     pub(super) fn credit(&self, queue: &Queue) -> (usize, bool) {
-        let (share, pressed) = share(&self.pool, &self.meter);
-        let window = &queue.window;
+        let (share, pressed) = share(&self.pool, &self.meter, queue.is_sent_on());
         let credit = if queue.keeps_up() {
-            window.largest(share, pressed)
+            queue.window.largest(share, pressed)
         } else {
-            window.limit(share, pressed).saturating_sub(window.used())
+            queue.window.limit(share, pressed).saturating_sub(queue.window.used())
         };
-        (credit, window.is_squeezed(share))
+        (credit, queue.window.is_squeezed(share))
     }
 
     /// Cuts what the window has room for into the queue, and ends the body behind the last frame.
@@ -236,6 +235,11 @@ impl Channel {
 }
 
 impl Queue {
+    /// Whether the engine sends what comes: nothing is held then by a consumer who may need more to go on.
+    fn is_sent_on(&self) -> bool {
+        self.same_task || self.loans > 0 || self.window.is_sent_on()
+    }
+
     /// The waiting consumer, unless it looks by itself.
     pub(super) fn consumer_to_wake(&mut self) -> Option<Waker> {
         if self.same_task { None } else { self.consumer.take() }

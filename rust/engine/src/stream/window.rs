@@ -36,6 +36,8 @@ pub(super) struct Window {
     taken: usize,
     /// The producer has been stopped since the window last grew.
     stopped: bool,
+    /// The engine alone takes what comes.
+    sent_on: bool,
 }
 
 /// The charge of a frame of `length` bytes.
@@ -44,9 +46,13 @@ pub(crate) fn charge(length: usize) -> usize {
 }
 
 /// A fair share of the pool, and whether the pool is pressed. The shares make half of the pool, so that streams whose
-/// consumers have all stalled leave room for new ones.
-pub(super) fn share(pool: &Pool, meter: &Meter) -> (usize, bool) {
-    (pool.budget() / 2 / meter.live().max(1), pool.state() != PoolState::Open)
+/// consumers have all stalled leave room for new ones. What the engine `sends_on` gets no more than what is on its way has
+/// left of that half: the first to stall had larger shares than there are now, and keep them.
+pub(super) fn share(pool: &Pool, meter: &Meter, sends_on: bool) -> (usize, bool) {
+    let half = pool.budget() / 2;
+    let fair = half / meter.live().max(1);
+    let left = if sends_on { half.saturating_sub(pool.in_transit()) } else { half };
+    (fair.min(left), pool.state() != PoolState::Open)
 }
 
 /// How many bytes a read within `credit` should bring at most: rounded up to a slab, which is taken whole for it. The
@@ -62,7 +68,18 @@ pub(super) fn round(credit: usize, squeezed: bool) -> usize {
 
 impl Window {
     pub(super) fn new(config: FlowConfig) -> Self {
-        Self { config, size: config.floor, used: 0, held: 0, taken: 0, stopped: false }
+        Self { config, size: config.floor, used: 0, held: 0, taken: 0, stopped: false, sent_on: false }
+    }
+
+    /// The engine alone takes what comes.
+    #[cfg(not(loom))]
+    pub(super) fn send_on(&mut self) {
+        self.sent_on = true;
+    }
+
+    /// Whether the engine alone takes what comes.
+    pub(super) fn is_sent_on(&self) -> bool {
+        self.sent_on
     }
 
     /// A frame was queued.

@@ -17,10 +17,10 @@ use std::sync::{Condvar, LazyLock, PoisonError};
 use std::time::Duration;
 
 use socket2::{SockAddr, Socket};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use crate::sync::{Arc, Mutex, lock};
-use streams::{Begin, StreamState};
+use streams::{Begin, Resting, StreamState};
 
 /// Whether the listeners of this process accept.
 static ACCEPTS: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(true));
@@ -34,8 +34,18 @@ static LISTED: Mutex<Vec<Arc<Listener>>> = Mutex::new(Vec::new());
 /// Whether connections are given away.
 static GIVES_AWAY: AtomicBool = AtomicBool::new(false);
 
+/// Connections that leave at the same time. What comes on one of them waits until the next process has it; with five
+/// thousand at once that took 250 ms. As many as one message has.
+const AT_ONCE: usize = 64;
+static TURNS: Semaphore = Semaphore::const_new(AT_ONCE);
+
+/// The turn of a connection to leave.
+pub(crate) struct Turn(
+    #[expect(dead_code, reason = "dropped when the connection is taken")] SemaphorePermit<'static>,
+);
+
 /// Connections to give away.
-static LEFT: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
+static LEFT: Mutex<Vec<(OwnedFd, Turn)>> = Mutex::new(Vec::new());
 static HAS_LEFT: Condvar = Condvar::new();
 
 /// What serves the connections of a listener.
@@ -50,7 +60,7 @@ pub(crate) trait Server: Send + Sync {
     ///
     /// # Errors
     /// Why it cannot go on here.
-    fn take_up(&self, client: Socket, origin: OwnedFd, state: StreamState) -> Result<Begin, String>;
+    fn take_up(&self, client: Socket, resting: Resting, state: StreamState) -> Result<Begin, String>;
 }
 
 /// A socket that is listened to, and what serves the connections that are accepted from it.
@@ -123,19 +133,30 @@ pub fn gives_away() -> bool {
     GIVES_AWAY.load(Ordering::Relaxed)
 }
 
+/// Ready when another connection may leave. Until then it is served here.
+pub(crate) async fn turn() -> Turn {
+    match TURNS.acquire().await {
+        Ok(permit) => Turn(permit),
+        // It is never closed.
+        Err(_) => std::future::pending().await,
+    }
+}
+
 /// Gives a connection away, of which this is another descriptor.
-pub(crate) fn leave(connection: OwnedFd) {
-    lock(&LEFT).push(connection);
+pub(crate) fn leave(connection: OwnedFd, turn: Turn) {
+    lock(&LEFT).push((connection, turn));
     HAS_LEFT.notify_one();
 }
 
-/// Up to `most` connections to give away; waits for one for `within`.
+/// Up to `most` connections to give away; waits for one for `within`. As many others may leave.
 pub fn left(most: usize, within: Duration) -> Vec<OwnedFd> {
     let left = lock(&LEFT);
     let waited = HAS_LEFT.wait_timeout_while(left, within, |left| left.is_empty());
     let (mut left, _) = waited.unwrap_or_else(PoisonError::into_inner);
     let rest = left.len().saturating_sub(most);
-    left.split_off(rest)
+    let taken = left.split_off(rest);
+    drop(left);
+    taken.into_iter().map(|(connection, _)| connection).collect()
 }
 
 /// Duplicates of the sockets that this process listens to.
@@ -210,6 +231,8 @@ pub(crate) fn accepts() -> watch::Receiver<bool> {
 mod tests {
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
     use std::os::unix::net::{UnixListener, UnixStream};
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
 
     use super::*;
 
@@ -254,7 +277,7 @@ mod tests {
             0
         }
 
-        fn take_up(&self, _: Socket, _: OwnedFd, _: StreamState) -> Result<Begin, String> {
+        fn take_up(&self, _: Socket, _: Resting, _: StreamState) -> Result<Begin, String> {
             Err("none".to_owned())
         }
     }
@@ -284,13 +307,23 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_given_away_some_at_a_time() {
-        let pairs = [(); 3].map(|()| UnixStream::pair().unwrap());
-        for (one, _) in pairs {
-            leave(one.into());
+    fn connections_are_given_away_some_at_a_time_and_the_others_wait_for_their_turns() {
+        let free = || {
+            let polled = pin!(turn()).poll(&mut Context::from_waker(Waker::noop()));
+            Some(polled).filter(Poll::is_ready)
+        };
+        let mut turns: Vec<_> = std::iter::from_fn(free).collect();
+        assert_eq!(turns.len(), AT_ONCE);
+        for turn in turns.drain(..3) {
+            let Poll::Ready(turn) = turn else { unreachable!() };
+            leave(UnixStream::pair().unwrap().0.into(), turn);
         }
+        assert!(free().is_none());
         assert_eq!(left(2, Duration::ZERO).len(), 2);
+        turns.extend(std::iter::from_fn(free));
+        assert_eq!(turns.len(), AT_ONCE - 1);
         assert_eq!(left(2, Duration::ZERO).len(), 1);
         assert!(left(2, Duration::ZERO).is_empty());
+        assert!(free().is_some());
     }
 }

@@ -22,7 +22,7 @@ use crate::sync::{Arc, Mutex, lock};
 pub struct StreamState {
     /// The head of the client's request, as it was sent.
     pub request: Vec<u8>,
-    /// The head of the origin's response.
+    /// The head of the origin's response; empty for a subscriber of a hub.
     pub response: Vec<u8>,
     /// Bytes that the client was sent after the head of its response, with their framing.
     pub sent: u64,
@@ -34,13 +34,31 @@ pub struct StreamState {
     pub first_byte: Duration,
 }
 
+/// What a stream at rest goes on from.
+#[derive(Debug)]
+pub enum Resting {
+    /// The connection of its origin.
+    Origin(OwnedFd),
+    /// Its place in the topic of a hub that the next process has as well.
+    Place(Place),
+}
+
+/// A place in a topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The id of the event before it.
+    pub id: String,
+    /// Whether the subscriber was sent an event.
+    pub has_had: bool,
+}
+
 /// A stream that this process neither reads nor writes. Dropped, it goes on here.
 #[derive(Debug)]
 pub struct FrozenStream {
     /// The connection of the client.
     pub client: OwnedFd,
-    /// The connection of the origin.
-    pub origin: OwnedFd,
+    /// What it goes on from.
+    pub resting: Resting,
     /// What else there is of it.
     pub state: StreamState,
     outcome: Arc<Outcome>,
@@ -73,13 +91,13 @@ pub(crate) type Begin = Box<dyn FnOnce() + Send>;
 pub(crate) fn freeze(
     context: &Context<'_>,
     client: OwnedFd,
-    origin: OwnedFd,
+    resting: Resting,
     state: StreamState,
 ) -> Option<Arc<Outcome>> {
     let mut frozen = lock(&FROZEN);
     let frozen = frozen.as_mut()?;
     let outcome = Arc::new(Outcome::new(context.waker().clone()));
-    frozen.push_back(FrozenStream { client, origin, state, outcome: Arc::clone(&outcome) });
+    frozen.push_back(FrozenStream { client, resting, state, outcome: Arc::clone(&outcome) });
     HAS_FROZEN.notify_one();
     Some(outcome)
 }
@@ -114,10 +132,10 @@ pub fn frozen(most: usize, within: Duration) -> Option<Vec<FrozenStream>> {
 ///
 /// # Errors
 /// Why it cannot go on here.
-pub fn take_up(number: u64, client: OwnedFd, origin: OwnedFd, state: StreamState) -> Result<(), String> {
+pub fn take_up(number: u64, client: OwnedFd, resting: Resting, state: StreamState) -> Result<(), String> {
     let client = Socket::from(client);
     let listener = listener_of(&client).ok_or("nothing listens where its client has connected to")?;
-    let begin = listener.server.take_up(client, origin, state)?;
+    let begin = listener.server.take_up(client, resting, state)?;
     lock(&TAKEN_UP).insert(number, begin);
     Ok(())
 }
@@ -160,7 +178,12 @@ mod tests {
 
     fn frozen_here(sent: u64) -> Option<Arc<Outcome>> {
         let (client, origin) = UnixStream::pair().unwrap();
-        freeze(&Context::from_waker(Waker::noop()), client.into(), origin.into(), state(sent))
+        freeze(
+            &Context::from_waker(Waker::noop()),
+            client.into(),
+            Resting::Origin(origin.into()),
+            state(sent),
+        )
     }
 
     /// One test: the streams of a process are one list.
@@ -185,7 +208,7 @@ mod tests {
     #[test]
     fn what_nothing_listens_for_is_refused() {
         let (client, origin) = UnixStream::pair().unwrap();
-        let refusal = take_up(1, client.into(), origin.into(), state(0)).unwrap_err();
+        let refusal = take_up(1, client.into(), Resting::Origin(origin.into()), state(0)).unwrap_err();
         assert!(refusal.contains("nothing listens"), "{refusal}");
         // A number that nothing is known of.
         begin([1, u64::MAX]);

@@ -9,7 +9,6 @@ use std::task::{Context, Poll};
 use penstock_memory::active::Active;
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::codec::malformed;
 use super::edge::{Edge, Errand, Errands, Numbers};
 use super::flow::{Arrival, Arrivals, send_flow};
 use super::flows::Flows;
@@ -20,6 +19,7 @@ use crate::app::{
     Attachment, Command, Content, File, Inspection, Loss, Near, Order, Over, Request, Source, Subscribing,
     link,
 };
+use crate::codec::malformed;
 use crate::error::{Code, Result};
 use crate::events::{Leave, pipe};
 use crate::origin::RequestBody;

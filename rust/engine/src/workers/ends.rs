@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::codec::{Put, Take};
 use crate::app::{Ends, TlsSession};
+use crate::codec::{Put, Take};
 use crate::error::Result;
 
 pub(super) fn put_ends<'a, 'b>(put: &'a mut Put<'b>, ends: &Ends) -> &'a mut Put<'b> {

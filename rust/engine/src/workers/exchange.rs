@@ -15,7 +15,6 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::admitting::subscribe;
-use super::codec::malformed;
 use super::fetching::{Asked, Fetched, Fetching, Guest, Response, Watch, events_of, fetch};
 use super::flow::{join, send_flow};
 use super::flows::Flows;
@@ -27,6 +26,7 @@ use super::notice::{Feeding, Notice};
 use super::shared::Shared;
 use super::wire::Wire;
 use crate::app::{Attachment, Completion, Content, Far, Loss, News, Request, Subscription};
+use crate::codec::malformed;
 use crate::edge::refused;
 use crate::error::{Code, Error, Result};
 use crate::origin::RequestBody;
@@ -370,7 +370,8 @@ impl Exchange {
         let credit = state.flows.send_flow(flow);
         let (shared, wire) = (Arc::clone(&self.shared), Plain::clone(&self.wire));
         let (thread, fetched) = (self.thread, Plain::clone(&self.fetched));
-        let asked = Asked { order, body, is_proven: self.is_proven, watch };
+        let trace = state.far.as_ref().and_then(Far::trace);
+        let asked = Asked { order, body, is_proven: self.is_proven, watch, trace };
         state.tasks.spawn(fetch(shared, thread, wire, asked, fetched, credit));
         Ok(())
     }

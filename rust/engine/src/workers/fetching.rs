@@ -6,6 +6,8 @@ use std::sync::Arc as Plain;
 use std::task::Poll;
 use std::time::Instant;
 
+use penstock_trace::Trace;
+
 use super::flow::{Credit, send_flow};
 use super::member::{Leased, Member};
 use super::message::{Fetch, Message};
@@ -128,6 +130,8 @@ pub(super) struct Asked {
     /// See [`Request::is_proven`].
     pub(super) is_proven: bool,
     pub(super) watch: Option<Watch>,
+    /// That of the client's request.
+    pub(super) trace: Option<Plain<Trace>>,
 }
 
 /// Fetches, sends the head, and sends the body as far as `credit` goes, unless the response is taken out of `fetched`
@@ -199,7 +203,7 @@ async fn begin(
     asked: Asked,
     fetched: &Fetching,
 ) -> Result<(Plain<Stream>, Option<(Inspector, Framing)>)> {
-    let Asked { order, body, is_proven, mut watch } = asked;
+    let Asked { order, body, is_proven, mut watch, trace } = asked;
     let Fetch { flow, plan, method, target, fields, timeouts, overrides, .. } = order;
     let relay = shared.plan(plan).await?.relay()?;
     let supplies = &shared.supplies;
@@ -211,20 +215,21 @@ async fn begin(
     let inspector = watch.as_ref().and_then(|watch| watch.inspector.clone());
     let inspection = inspector.map(|inspector| (inspector, events_of(&relay)));
     let origin = &relay.spec().origin;
+    let (headers, trace) = origin::traced(Plain::new(fields), trace);
     let request = Box::new(Request {
         endpoint: origin.endpoint.clone(),
         upstream: origin.upstream.clone(),
         method: method.into(),
         target,
         authority: origin.authority.clone(),
-        headers: Arc::new(fields),
+        headers,
         body,
         timeouts,
         is_proven,
         reports: false,
         passing: Passing::Body,
         in_frames: false,
-        trace: None,
+        trace,
     });
     let origins = Arc::clone(&supplies.origins[thread]);
     match &relay.spec().caching {

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::codec::malformed;
 use super::message::{Message, PIECE};
 use super::wire::Wire;
 use crate::app::{Completion, Outcome};
+use crate::codec::malformed;
 use crate::error::{Code, Error};
 use crate::inspect::Inspector;
 use crate::pool::{CLASSES, CopyReason, Pool, Purpose, Slice};

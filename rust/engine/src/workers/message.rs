@@ -7,9 +7,9 @@
 
 use std::time::Duration;
 
-use super::codec::{Put, Take, malformed};
 use super::ends::{put_ends, take_ends};
 use crate::app::{Ends, Note, Outcome};
+use crate::codec::{Put, Take, malformed};
 use crate::error::{Error, Result};
 use crate::inspect::{Content, Hidden, Report};
 use crate::origin::Timeouts;

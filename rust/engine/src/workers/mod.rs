@@ -18,7 +18,6 @@
 mod acceptor;
 mod admitting;
 mod answering;
-mod codec;
 mod counts;
 mod edge;
 mod ends;

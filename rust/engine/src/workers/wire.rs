@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::net::UnixStream;
 use tokio::sync::Notify;
 
-use super::codec::malformed;
 use super::message::{LONGEST, Message, PIECE, PREFIX};
+use crate::codec::malformed;
 use crate::error::{Code, Error, Result};
 use crate::sync::{Mutex, lock};
 

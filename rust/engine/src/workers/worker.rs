@@ -135,7 +135,7 @@ pub(super) async fn serve_control(worker: &Worker, wire: &Plain<Wire>) {
                 }
                 Message::Over(ticket, outcome, body) => worker.over(ticket, outcome, body),
                 Message::Seen(ticket, report) => worker.seen(ticket, report),
-                _ => return Err(super::codec::malformed()),
+                _ => return Err(crate::codec::malformed()),
             }
             Ok(None::<()>)
         },

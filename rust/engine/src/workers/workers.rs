@@ -10,7 +10,6 @@ use tokio::net::UnixStream;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use super::codec::malformed;
 use super::counts::{Restart, WorkersStats};
 use super::exchange;
 use super::member::Member;
@@ -19,6 +18,7 @@ use super::notice::Notice;
 use super::shared::Shared;
 use super::wire::Wire;
 use crate::app::{Dispatcher, Processes, Queue};
+use crate::codec::malformed;
 use crate::edge::Supplies;
 use crate::error::Code;
 use crate::runtime::Threads;

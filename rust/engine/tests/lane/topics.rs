@@ -21,7 +21,11 @@ fn hub(rig: &Rig) -> Arc<Hub> {
 }
 
 fn publish(hub: &Hub, data: &str) -> String {
-    hub.publish("news", &Event { data: data.as_bytes(), ..Event::default() }).unwrap().to_string()
+    hub.publish("news", &Event { data: data.as_bytes(), ..Event::default() })
+        .unwrap()
+        .now()
+        .unwrap()
+        .to_string()
 }
 
 async fn admitted(hub: &Arc<Hub>) -> Box<Admitted> {

@@ -47,6 +47,7 @@ pub(crate) fn edge_config() -> EdgeConfig {
         body_patience: Duration::ZERO,
         write_timeout: Some(AMPLE),
         stall_grace: Duration::from_secs(1),
+        overload_after: None,
         trusts_trace_context: false,
         clients: ClientLimits { client_connections: None, client_requests: None, client_prefix: 64 },
         linger: Duration::from_secs(1),

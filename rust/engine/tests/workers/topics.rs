@@ -23,7 +23,7 @@ const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
 
 fn publish(rig: &Rig, data: &str) -> String {
     let event = Event { data: data.as_bytes(), ..Event::default() };
-    let id = rig.hub.publish("news", &event).unwrap();
+    let id = rig.hub.publish("news", &event).unwrap().now().unwrap();
     format!("id: {id}\ndata: {data}\n\n")
 }
 

@@ -4,10 +4,8 @@
 use super::integer;
 use super::names::number;
 
-/// Fields whose values are secret: nothing on the way keeps them (RFC 7541, section 7.1.3).
-const SECRET: [&[u8]; 4] = [b"authorization", b"cookie", b"proxy-authorization", b"set-cookie"];
-/// Bytes of a name that is written in lower case without an allocation. Arbitrary.
-const NAME: usize = 64;
+/// The numbers of fields whose values are secret: nothing on the way keeps them (RFC 7541, section 7.1.3).
+const SECRET: [usize; 4] = [23, 32, 49, 55];
 
 /// One side of a connection.
 #[derive(Debug, Default)]
@@ -41,21 +39,17 @@ impl Encoder {
 
     /// Appends a field, its name in lower case.
     pub(crate) fn field(name: &[u8], value: &[u8], block: &mut Vec<u8>) {
-        let mut small = [0; NAME];
-        let large;
-        let name = if let Some(lower) = small.get_mut(..name.len()) {
-            lower.copy_from_slice(name);
-            lower.make_ascii_lowercase();
-            &*lower
-        } else {
-            large = name.to_ascii_lowercase();
-            &large
-        };
-        let flags = if SECRET.contains(&name) { 0x10 } else { 0 };
-        let known = number(name);
-        integer::encode(known, 4, flags, block);
+        // In its place, for the sake of lower case.
+        let start = block.len();
+        block.extend_from_slice(name);
+        block[start..].make_ascii_lowercase();
+        let known = number(&block[start..]);
+        block.truncate(start);
+        integer::encode(known, 4, if SECRET.contains(&known) { 0x10 } else { 0 }, block);
         if known == 0 {
             text(name, block);
+            let start = block.len() - name.len();
+            block[start..].make_ascii_lowercase();
         }
         text(value, block);
     }

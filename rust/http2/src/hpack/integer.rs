@@ -33,14 +33,19 @@ pub(super) fn decode(block: &[u8], at: &mut usize, bits: u32) -> Result<usize, M
 }
 
 /// Appends an integer whose first `bits` bits share a byte with `flags`.
-pub(super) fn encode(mut value: usize, bits: u32, flags: u8, block: &mut Vec<u8>) {
+#[inline]
+pub(super) fn encode(value: usize, bits: u32, flags: u8, block: &mut Vec<u8>) {
     let mask = (1usize << bits) - 1;
     if value < mask {
         block.push(flags | low(value));
-        return;
+    } else {
+        block.push(flags | low(mask));
+        encode_rest(value - mask, block);
     }
-    block.push(flags | low(mask));
-    value -= mask;
+}
+
+/// What is left of one that does not fit in the first byte.
+fn encode_rest(mut value: usize, block: &mut Vec<u8>) {
     while value >= 0x80 {
         block.push(low(value & 0x7f) | 0x80);
         value >>= 7;

@@ -159,3 +159,18 @@ proptest! {
         prop_assert!(decoder.table_size() <= 4096);
     }
 }
+
+#[test]
+fn what_is_secret_is_kept_by_nothing_on_the_way() {
+    let first = |name: &str| {
+        let mut block = Vec::new();
+        Encoder::field(name.as_bytes(), b"value", &mut block);
+        block[0] & 0xf0
+    };
+    for name in ["authorization", "Cookie", "proxy-authorization", "Set-Cookie"] {
+        assert_eq!(first(name), 0x10, "{name}");
+    }
+    for name in ["content-type", "Date", "x-unknown"] {
+        assert_eq!(first(name), 0, "{name}");
+    }
+}

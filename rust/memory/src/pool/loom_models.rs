@@ -213,3 +213,16 @@ fn a_request_that_is_refused_does_not_strand_one_that_fits() {
         thread.join().unwrap();
     });
 }
+
+#[test]
+fn new_work_that_waits_while_the_pool_is_full_is_woken() {
+    for cache in [0, 1] {
+        model(3, move || {
+            let pool = pool(0);
+            let slice = filled(&pool, REGION, 7);
+            let thread = spawn(cache, move || drop(slice));
+            block_on(poll_fn(|context| pool.poll_open(context)));
+            thread.join().unwrap();
+        });
+    }
+}

@@ -9,6 +9,7 @@ mod holdings;
 mod regions;
 mod slab;
 mod stats;
+mod stored_bytes;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,6 +18,7 @@ use std::task::{Context, Poll, Waker};
 pub use regions::{CLASSES, REGION};
 pub use slab::{Slice, Writer};
 pub use stats::{ClassStats, CopyReason, PoolState, PoolStats};
+pub use stored_bytes::StoredBytes;
 
 use crate::holder;
 use crate::sync::{Arc, AtomicU8, AtomicUsize, Mutex, Ordering, lock};
@@ -82,6 +84,7 @@ struct Shared {
     caches: Box<[Cache]>,
     counters: Counters,
     taken: Taken,
+    stored: StoredBytes,
     waiting: AtomicUsize,
     waiters: Mutex<Waiters>,
     notices: Vec<String>,
@@ -179,6 +182,7 @@ impl Pool {
             caches: (0..config.caches).map(|_| Cache(Mutex::new(Default::default()))).collect(),
             counters: Counters::default(),
             taken: Taken::new(),
+            stored: StoredBytes::default(),
             waiting: AtomicUsize::new(0),
             waiters: Mutex::default(),
             notices,
@@ -292,16 +296,31 @@ impl Pool {
         if !is_full(&first) {
             return Poll::Ready(first);
         }
-        {
-            let mut waiters = lock(&self.shared.waiters);
-            waiters.register(context.waker());
-            // Relaxed: ordered by what follows. A thread that gives memory back either locks what the second
-            // attempt below has found empty, or counts after `expect_return`, and then sees that we wait.
-            self.shared.waiting.store(waiters.wakers.len(), Ordering::Relaxed);
-        }
-        self.shared.counters.expect_return();
+        self.expect_return(context);
         let second = attempt();
         if is_full(&second) { Poll::Pending } else { Poll::Ready(second) }
+    }
+
+    /// Has the task of `context` woken when memory comes back. What the caller looks at afterwards is not older than that.
+    fn expect_return(&self, context: &Context<'_>) {
+        let mut waiters = lock(&self.shared.waiters);
+        waiters.register(context.waker());
+        // Relaxed: ordered by what follows. A thread that gives memory back either locks what the caller finds empty after
+        // this, or counts after `expect_return`, and then sees that we wait.
+        self.shared.waiting.store(waiters.wakers.len(), Ordering::Relaxed);
+        drop(waiters);
+        self.shared.counters.expect_return();
+    }
+
+    /// Ready when new work may start: the pool is not full. A wake-up is a hint, as in [`Pool::poll_room`].
+    pub fn poll_open(&self, context: &Context<'_>) -> Poll<()> {
+        if self.state() == PoolState::Full {
+            self.expect_return(context);
+            if self.state() == PoolState::Full {
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(())
     }
 
     /// The limit of live bytes for an allocation for `purpose`.
@@ -331,6 +350,16 @@ impl Pool {
         (self.shared.counters.live_bytes() + 1).saturating_sub(self.shared.shareable() / 100 * open)
     }
 
+    /// What counts the bytes that are kept for later.
+    pub fn stored(&self) -> &StoredBytes {
+        &self.shared.stored
+    }
+
+    /// Bytes that are live and not kept for later: what comes, and what waits to be sent.
+    pub fn in_transit(&self) -> usize {
+        self.shared.counters.live_bytes().saturating_sub(self.shared.stored.bytes())
+    }
+
     /// An upper bound of the number of tasks that wait for room.
     pub fn waiting(&self) -> usize {
         // Relaxed: a count.
@@ -351,6 +380,12 @@ impl Pool {
     /// Bytes of data that the pool may hold at most.
     pub fn budget(&self) -> usize {
         self.shared.budget()
+    }
+
+    /// Gives memory that nothing holds back to the system, until it is needed. How many bytes: 0 where the system refuses, as for
+    /// locked memory.
+    pub fn release_free(&self) -> usize {
+        if self.dead() { 0 } else { self.shared.discard_free() }
     }
 
     /// Sentences about optional wishes that the operating system refused.
@@ -455,6 +490,20 @@ impl Shared {
         Some(first * REGION)
     }
 
+    /// Gives the pages of free regions back to the system, [`AT_ONCE`] regions under the lock at a time. How many bytes.
+    fn discard_free(&self) -> usize {
+        let (mut first, mut discarded) = (0, 0);
+        loop {
+            let mut regions = lock(&self.regions);
+            self.flush_caches(&mut regions);
+            // A free region is cut under the lock, so nothing is claimed in it meanwhile.
+            let some: Vec<_> = regions.free_from(first).take(AT_ONCE).collect();
+            let Some(last) = some.last() else { return discarded * REGION };
+            first = last + 1;
+            discarded += some.iter().filter(|region| self.memory.discard(*region * REGION)).count();
+        }
+    }
+
     fn flush_caches(&self, regions: &mut Regions) {
         for cache in &self.caches {
             for (class, offsets) in lock(&cache.0).iter_mut().enumerate() {
@@ -528,6 +577,9 @@ impl Shared {
 fn is_full(result: &Result<Writer>) -> bool {
     matches!(result, Err(error) if error.code() == Code::PoolFull)
 }
+
+/// Regions that are given back under the lock at once: 4 MiB, some 0.1 ms (arbitrary).
+const AT_ONCE: usize = 16;
 
 /// In `classes`: the region is the first of a run.
 const RUN: u8 = u8::MAX;

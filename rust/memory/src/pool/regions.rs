@@ -149,6 +149,11 @@ impl Regions {
         }
     }
 
+    /// The free regions from `first` on.
+    pub(super) fn free_from(&self, first: usize) -> impl Iterator<Item = usize> {
+        self.free.range(first..).copied()
+    }
+
     /// One past the highest region that slabs were ever cut from.
     pub(super) fn reach(&self) -> usize {
         self.reach

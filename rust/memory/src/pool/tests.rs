@@ -271,3 +271,32 @@ fn slabs_dropped_on_other_threads_come_back() {
     assert!(stats.classes.iter().all(|class| class.live == 0));
     assert_eq!(fill(&pool, REGION).len(), BUDGET / REGION);
 }
+
+#[test]
+fn new_work_waits_while_the_pool_is_full_and_is_woken_by_what_comes_back() {
+    let pool = pool(BUDGET);
+    let (woken, waker) = Woken::pair();
+    let is_open = || pool.poll_open(&Context::from_waker(&waker)).is_ready();
+    let mut held = fill(&pool, REGION);
+    assert!(!is_open());
+    assert_eq!((pool.waiting(), woken.0.load(Ordering::Relaxed)), (1, 0));
+    held.pop();
+    assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+    assert!(!is_open(), "seven of eight are above the threshold less the hysteresis");
+    held.pop();
+    assert!(is_open());
+}
+
+#[test]
+fn what_is_stored_is_not_on_its_way() {
+    let pool = pool(BUDGET);
+    let held = fill(&pool, REGION);
+    assert_eq!(pool.in_transit(), BUDGET);
+    let stored = pool.stored().clone();
+    stored.add(3 * REGION);
+    assert_eq!(pool.in_transit(), BUDGET - 3 * REGION);
+    drop(held);
+    assert_eq!(pool.in_transit(), 0, "what is stored is counted before it is given back");
+    stored.remove(3 * REGION);
+    assert_eq!(pool.stored().bytes(), 0);
+}

@@ -64,12 +64,20 @@ impl Mapping {
         self.advise(offset, length, libc::MADV_POPULATE_WRITE)
     }
 
+    /// Gives the pages of `offset..offset + length` back to the system. They are zero when they are next read.
+    ///
+    /// # Safety
+    /// Nothing reads or writes them meanwhile, and nothing relies on what they hold.
+    pub(crate) unsafe fn discard(&self, offset: usize, length: usize) -> io::Result<()> {
+        self.advise(offset, length, libc::MADV_DONTNEED)
+    }
+
     fn advise(&self, offset: usize, length: usize, advice: libc::c_int) -> io::Result<()> {
         assert!(offset <= self.length && length <= self.length - offset, "advice outside the mapping");
         // SAFETY: the offset was just checked to lie inside our live mapping.
         let start = unsafe { self.base.add(offset) };
-        // SAFETY: the whole range was checked too, and none of the advices used here (huge page, populate) changes
-        // what the memory holds.
+        // SAFETY: the whole range was checked too. Of the advices used here only that of `discard` changes what the memory
+        // holds, whose caller says that nothing relies on it.
         let result = unsafe { libc::madvise(start.as_ptr().cast(), length, advice) };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
@@ -99,6 +107,12 @@ impl Mapping {
     }
 
     pub(crate) fn lock(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// # Safety
+    /// As the other one.
+    pub(crate) unsafe fn discard(&self, _: usize, _: usize) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }

@@ -116,6 +116,22 @@ impl Memory {
         (NonNull::from(header), start)
     }
 
+    /// Gives the pages of the block at `offset` back to the system, unless one of them is held. Whether it was given back.
+    ///
+    /// Nothing may be claimed there meanwhile: a claim would panic.
+    pub(crate) fn discard(&self, offset: usize) -> bool {
+        let claimed = &self.claimed[offset / BLOCK];
+        // Acquire pairs with the Release of `release`, and the Release below with the Acquire of `claim`: nothing reads or
+        // writes these pages before or after, because all of them are held by this call.
+        if claimed.compare_exchange(0, u64::MAX, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        // SAFETY: every page of the block was free, and is claimed now: there is no slab in it.
+        let result = unsafe { self.mapping.discard(offset / BLOCK * BLOCK, BLOCK) };
+        claimed.store(0, Ordering::Release);
+        result.is_ok()
+    }
+
     /// Ends the claim on the slab at `offset`, and returns its length in bytes.
     ///
     /// # Safety
@@ -178,6 +194,24 @@ mod tests {
         assert_eq!(unsafe { memory.release(BLOCK) }, 2 * BLOCK);
         assert!(claims(&memory, 2 * BLOCK, BLOCK));
         assert!(!claims(&memory, 0, PAGE));
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn a_block_is_given_back_if_no_page_of_it_is_held() {
+        let memory = Memory::new(3 * BLOCK).unwrap();
+        let (_, start) = memory.claim(BLOCK, 2 * PAGE, 0);
+        // SAFETY: the page was just claimed.
+        unsafe { start.as_ptr().write(7) };
+        assert!(memory.discard(0) && !memory.discard(BLOCK) && memory.discard(2 * BLOCK));
+        // SAFETY: claimed above, and read here for the last time.
+        assert_eq!(unsafe { start.as_ptr().read() }, 7);
+        // SAFETY: nothing reads or writes it any more.
+        unsafe { memory.release(BLOCK) };
+        assert!(memory.discard(BLOCK));
+        let (_, again) = memory.claim(BLOCK, 2 * PAGE, 0);
+        // SAFETY: as above; a page of the mapping is zero until it is written.
+        assert_eq!(unsafe { again.as_ptr().read() }, 0);
     }
 
     #[test]

@@ -15,4 +15,6 @@ pub(crate) mod mapping;
 pub(crate) mod memory;
 
 pub use clock::since_1970;
+#[cfg(feature = "testing")]
+pub use clock::testing;
 pub use event::EventFd;

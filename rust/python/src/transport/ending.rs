@@ -51,7 +51,7 @@ impl Core {
             // The engine sends the rest; it need not delay the next response.
             self.call(py, intern!(py, "resume_writing"));
         }
-        if lock(&self.state).spent {
+        if lock(&self.state).spent || self.shared.is_retired() {
             lock(&self.state).closing = true;
             return self.lose_soon(py);
         }
@@ -59,6 +59,13 @@ impl Core {
         if let Some(transport) = transport.filter(|_| !lock(&self.state).closing) {
             self.shared.put_idle(ends, transport);
         }
+    }
+
+    /// Whether the protocol is ended by its lane, which has retired: it is idle, or its response is not sent yet.
+    pub(super) fn retires(&self) -> bool {
+        let state = lock(&self.state);
+        let ends_by_itself = |exchange: &Exchange| exchange.tunnel || exchange.lingers;
+        self.shared.is_retired() && !state.exchange.as_ref().is_some_and(ends_by_itself)
     }
 
     pub(super) fn close(&self, py: Python<'_>) {
@@ -97,11 +104,13 @@ impl Core {
         self.lose_soon(py);
     }
 
-    /// As in asyncio: `connection_lost` is called at the loop's next turn.
+    /// As in asyncio: `connection_lost` is called at the loop's next turn. A request that comes before that is for another
+    /// protocol.
     fn lose_soon(&self, py: Python<'_>) {
         let Some(transport) = lock(&self.transport).as_ref().map(|transport| transport.clone_ref(py)) else {
             return;
         };
+        self.shared.forget(&transport);
         let scheduled = transport.bind(py).getattr(intern!(py, "lose")).and_then(|lose| {
             self.shared.port.get().event_loop(py).call_method1(intern!(py, "call_soon"), (lose,))
         });
@@ -128,11 +137,8 @@ impl Core {
             .filter(|_| exchange.as_ref().is_some_and(|exchange| exchange.lingers))
             .and_then(|handler| handler.bind(py).getattr_opt(intern!(py, "_task_handler")).ok().flatten())
             .filter(|task| !task.is_none());
-        drop((slot, exchange));
+        drop((slot, exchange, transport));
         self.settle(py, Err(PyConnectionResetError::new_err("the connection was lost")));
-        if let Some(transport) = &transport {
-            self.shared.forget(transport);
-        }
         if let Some(protocol) = protocol {
             let reason = reason.map(|error| error.into_value(py));
             if let Err(error) =

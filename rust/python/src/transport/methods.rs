@@ -145,7 +145,7 @@ impl Transport {
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.core.shared.check_thread()?;
-        if !self.is_over() {
+        if self.is_newest() {
             self.core.close(py);
         }
         Ok(())
@@ -153,7 +153,7 @@ impl Transport {
 
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
         self.core.shared.check_thread()?;
-        if !self.is_over() {
+        if self.is_newest() {
             self.core.abort(py);
         }
         Ok(())
@@ -455,6 +455,11 @@ impl Transport {
         if !self.is_over() {
             self.core.end_response(py, free);
         }
+    }
+
+    /// Whether the protocol is ended by its lane, which has retired, after the response if it has one to send.
+    fn retires(&self) -> bool {
+        self.core.retires()
     }
 
     /// Sets tenant and error code of the request for the access log.

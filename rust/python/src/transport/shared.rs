@@ -69,6 +69,8 @@ pub(crate) struct Shared {
     endings: Mutex<Endings>,
     /// By the completion number of their routes.
     watchers: Mutex<HashMap<u64, Watcher>>,
+    /// No protocol takes a second request.
+    retired: OnceLock<()>,
     closed: OnceLock<()>,
 }
 
@@ -93,6 +95,7 @@ impl Shared {
             flush: OnceLock::new(),
             endings: Mutex::new(Endings::default()),
             watchers: Mutex::new(HashMap::new()),
+            retired: OnceLock::new(),
             closed: OnceLock::new(),
         });
         let flush = Py::new(py, Flush(Arc::downgrade(&shared)))?;
@@ -153,7 +156,7 @@ impl Shared {
         }
     }
 
-    /// Removes a transport that cannot take another request.
+    /// Removes a transport that takes no other request.
     pub(crate) fn forget(&self, transport: &Py<Transport>) {
         lock(&self.idle).retain(|(_, other)| !other.is(transport));
     }
@@ -276,6 +279,20 @@ impl Shared {
         self.take(py);
     }
 
+    /// Ends the idle protocols, and each other one after its response.
+    pub(crate) fn retire(&self, py: Python<'_>) {
+        // Set before, or set now.
+        let _ = self.retired.set(());
+        let idle = std::mem::take(&mut *lock(&self.idle));
+        for (_, transport) in idle {
+            transport.get().core().abort(py);
+        }
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.get().is_some()
+    }
+
     /// Reports the ends of requests, drops the callbacks, aborts waiting requests and idle protocols. False if it was
     /// closed before.
     pub(crate) fn close(&self, py: Python<'_>) -> bool {
@@ -287,10 +304,7 @@ impl Shared {
         let watchers = std::mem::take(&mut *lock(&self.watchers));
         drop(watchers);
         self.queue.abandon();
-        let idle = std::mem::take(&mut *lock(&self.idle));
-        for (_, transport) in idle {
-            transport.get().core().abort(py);
-        }
+        self.retire(py);
         true
     }
 

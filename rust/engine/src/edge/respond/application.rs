@@ -24,6 +24,7 @@ impl Responder for Application<'_> {
             let detail = format!("no route for {} {}", incoming.method(), incoming.path());
             return Err(Code::NoRoute.error(detail));
         };
+        task.let_in_to(queue)?;
         let announced = announced.within(site.config.max_body)?;
         let answering = worked(Work::Application, answer(task, inbound, announced, queue, &life));
         let Some(ordered) = answering.await? else {

@@ -8,7 +8,7 @@ use super::{Responder, answer_alone};
 use crate::edge::exchange::{Task, send};
 use crate::edge::head::{Persistence, encode};
 use crate::edge::inbound::Inbound;
-use crate::edge::pages::{Asked, Pages};
+use crate::edge::pages::{Asked, Pages, Shown};
 use crate::error::{Code, Result};
 use crate::events::Leave;
 use crate::net::{Outgoing, Payload, Piece, Supply};
@@ -81,12 +81,14 @@ async fn begin(task: &Task<'_>, pages: &Pages, outgoing: &mut Outgoing) -> Resul
     progress.begin(shown.status);
     progress.set_head(head.len());
     outgoing.push(Piece::Bytes(head));
-    if method == "HEAD" {
-        return Ok(false);
-    }
+    Ok(method != "HEAD" && put_body(shown, framing, outgoing))
+}
+
+/// Puts the body of a page into `outgoing`. Whether it is events.
+fn put_body(shown: Shown, framing: BodyFraming, outgoing: &mut Outgoing) -> bool {
     if let Some(events) = shown.events {
         outgoing.attach(Supply::Source(Box::new(events)), framing);
-        return Ok(true);
+        return true;
     }
     if let Some(length) = NonZeroUsize::new(shown.text.len()) {
         let text = shown.text.into_bytes();
@@ -98,7 +100,7 @@ async fn begin(task: &Task<'_>, pages: &Pages, outgoing: &mut Outgoing) -> Resul
             outgoing.push(Piece::Bytes(text));
         }
     }
-    Ok(false)
+    false
 }
 
 fn reason(status: u16) -> &'static [u8] {

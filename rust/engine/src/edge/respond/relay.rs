@@ -20,7 +20,7 @@ use crate::edge::exchange::{Announced, Left, Task, at_once, beside, fault, gone,
 use crate::edge::grpc::Call;
 use crate::edge::grpc_web::{Web, preflight};
 use crate::edge::inbound::Inbound;
-use crate::edge::moved::Moved;
+use crate::edge::moved::{Beginning, Moved};
 use crate::edge::route::Route;
 use crate::edge::site::Site;
 use crate::error::{Code, Error, Result};
@@ -32,7 +32,7 @@ use crate::origin::{self, RequestBody};
 use crate::relay;
 use crate::relay_spec::Relay;
 use crate::store::{self, Caching, Found, Overrides};
-use crate::stream::{Feed, ResponseHead};
+use crate::stream::{Feed, ResponseHead, Stream};
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::{BodyFraming, Head, body_of, offers_websocket};
 
@@ -61,6 +61,9 @@ impl Responder for Route {
         let _guard = self.location.enter()?;
         task.is_tunnel = announced.framing == BodyFraming::Empty
             && offers_websocket(incoming.method(), incoming.minor_version, &incoming.headers());
+        if self.spec().caching.is_none() || task.is_tunnel || task.call.is_some() {
+            task.let_in()?;
+        }
         let mut pass = None;
         if let Some(gate) = task.gate {
             let target = incoming.origin_form();
@@ -127,6 +130,9 @@ async fn attempt(
     let life = live(task)?;
     outgoing.begin_life(&life);
     let (feed, upload) = request_body(site, framing, is_tunnel);
+    if feed.is_some() && !is_tunnel {
+        inbound.begin_life(&life);
+    }
     let (framing, most) = if is_tunnel { (BodyFraming::Tunnel, None) } else { (framing, most) };
     let is_awaited = expects_continue && feed.is_some() && !inbound.has_begun();
     let go_on = async {
@@ -292,7 +298,7 @@ async fn begin_body(
     let interim = Mutex::new(Vec::new());
     let pass = |head| lock(&interim).push(head);
     let origins = Arc::clone(&supplies.origins[task.thread]);
-    let (head, body) = if let Some((head, socket)) = task.moved.and_then(Moved::take_origin) {
+    let (head, body) = if let Some(Beginning::Origin(head, socket)) = task.moved.and_then(Moved::take) {
         let request = task.request(relay, RequestBody::None)?;
         origin::adopt(&origins, &request, head, socket, task.progress.elapsed())?
     } else {
@@ -332,7 +338,7 @@ async fn put_body(
         outgoing.go_on_after(moved.payload);
     }
     if is_events {
-        task.let_move(&head.head, outgoing);
+        task.let_move(|| head.head.to_bytes(), outgoing);
     }
     let is_cut =
         is_events | inspector.as_ref().is_some_and(|inspector| begin_inspection(inspector, &head.head));
@@ -344,6 +350,22 @@ async fn put_body(
     };
     outgoing.attach(task.supply(relay, supply, is_events, inspector), framing);
     at_once(|context| task.prime(context, outgoing)).await?;
+    Ok(is_events)
+}
+
+/// Puts a response whose head has come in `stream` into `outgoing`. Whether it is a stream of events.
+fn put_stream(task: &Task<'_>, relay: &Relay, stream: Stream, outgoing: &mut Outgoing) -> Result<bool> {
+    let Some(head) = stream.head() else {
+        return Err(Code::Internal.error("a head that had come is gone"));
+    };
+    if let Some(account) = task.account {
+        account.note_head(head);
+    }
+    let framing = body_of(&head.head, task.incoming.method())?;
+    let (framing, is_events) = task.begin(relay, head, framing, outgoing);
+    stream.set_framing(&task.cut(relay, is_events))?;
+    outgoing.feed_on(stream.line());
+    outgoing.attach(task.supply(relay, stream.into(), is_events, None), framing);
     Ok(is_events)
 }
 
@@ -390,17 +412,7 @@ async fn relay_by_cache(
         }
         None => {}
     }
-    let Some(head) = stream.head() else {
-        return Err(Code::Internal.error("a head that had come is gone"));
-    };
-    if let Some(account) = task.account {
-        account.note_head(head);
-    }
-    let framing = body_of(&head.head, task.incoming.method())?;
-    let (framing, is_events) = task.begin(relay, head, framing, outgoing);
-    stream.set_framing(&task.cut(relay, is_events))?;
-    outgoing.feed_on(stream.line());
-    outgoing.attach(task.supply(relay, stream.into(), is_events, None), framing);
+    let is_events = put_stream(task, relay, stream, outgoing)?;
     at_once(|context| {
         drive(context);
         task.prime(context, outgoing)

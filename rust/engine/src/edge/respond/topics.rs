@@ -11,10 +11,11 @@ use crate::edge::access::{admit, lapsed, look, until};
 use crate::edge::exchange::{Task, beside, live, send};
 use crate::edge::head::{Persistence, encode};
 use crate::edge::inbound::Inbound;
+use crate::edge::moved::{Beginning, Moved};
 use crate::edge::topics::Topics;
 use crate::error::{Code, Result};
 use crate::events::Leave;
-use crate::hub::{Admission, Asked, Guest, Resumption, fields};
+use crate::hub::{Admission, Admitted, Asked, Guest, Resumption, fields};
 use crate::net::{Outgoing, Supply};
 use crate::relay::redirected;
 use crate::wire::BodyFraming;
@@ -26,6 +27,7 @@ impl Responder for Topics {
         let task = &*task;
         let Task { site, incoming, progress, .. } = *task;
         let _guard = self.location.enter()?;
+        task.let_in()?;
         let life = live(task)?;
         let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
         outgoing.begin_life(&life);
@@ -64,8 +66,12 @@ impl Responder for Topics {
 /// What went wrong. Nothing was sent.
 async fn begin(task: &Task<'_>, topics: &Topics, outgoing: &mut Outgoing) -> Result<()> {
     let incoming = task.incoming;
-    let (topic, after) = topics.asked(incoming, &task.target())?;
     let framing = BodyFraming::Chunked.sent_to(incoming.minor_version);
+    if let Some(Beginning::Place(admitted)) = task.moved.and_then(Moved::take) {
+        attach(task, topics, framing, *admitted, outgoing);
+        return Ok(());
+    }
+    let (topic, after) = topics.asked(incoming, &task.target())?;
     let decision = task.progress.decision();
     let tenant = decision.as_deref().and_then(Decision::tenant);
     let guest = Guest { tenant, address: task.client.addresses.host.as_deref() };
@@ -80,16 +86,35 @@ async fn begin(task: &Task<'_>, topics: &Topics, outgoing: &mut Outgoing) -> Res
         }
         Admission::Admitted(admitted) => admitted,
     };
-    put_head(topics, task, (200, b"OK"), framing, admitted.resumption(), outgoing);
     if incoming.method() == "HEAD" {
+        put_head(topics, task, (200, b"OK"), framing, admitted.resumption(), outgoing);
         return Ok(());
+    }
+    attach(task, topics, framing, *admitted, outgoing);
+    Ok(())
+}
+
+/// Puts the head of the answer into `outgoing`, and the subscriber after it. What another process has sent is not sent again.
+fn attach(
+    task: &Task<'_>,
+    topics: &Topics,
+    framing: BodyFraming,
+    admitted: Admitted,
+    outgoing: &mut Outgoing,
+) {
+    put_head(topics, task, (200, b"OK"), framing, admitted.resumption(), outgoing);
+    if let Some(moved) = task.moved {
+        task.progress.go_on_after(moved.sent);
+        outgoing.go_on_after(moved.payload);
     }
     let chunked = framing == BodyFraming::Chunked;
     task.begin_events();
     let supply = task.metered(Supply::Source(Box::new(admitted.seat(task.wire(chunked), None))));
     let supply = task.followed(task.progress.status(), supply);
     outgoing.attach_framed(supply, framing);
-    Ok(())
+    if topics.hub.moves() {
+        task.let_move(Vec::new, outgoing);
+    }
 }
 
 fn put_head(

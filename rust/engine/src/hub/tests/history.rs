@@ -4,16 +4,11 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::pool;
+use super::room;
 use crate::error::Code;
-use crate::hub::budget::HistoryBudget;
-use crate::hub::log::{Found, Log, NAMES_READ, Room};
+use crate::hub::log::{Found, Log, NAMES_READ};
 use crate::hub::{Event, History, Id};
 use crate::sync::Arc;
-
-fn room(history: History, memory: usize) -> Room {
-    Room { pool: pool(4), budget: Arc::new(HistoryBudget::new(memory)), history }
-}
 
 fn history(events: usize, bytes: usize) -> History {
     History { events, bytes, age: None }

@@ -29,7 +29,7 @@ fn ids_rise_over_all_topics() {
     let hub = hub(config());
     let mut last = Id::default();
     for number in 0..100 {
-        let id = hub.publish(["a", "b", "c"][number % 3], &event("x")).unwrap();
+        let id = hub.publish(["a", "b", "c"][number % 3], &event("x")).unwrap().now().unwrap();
         assert!(id > last);
         last = id;
     }
@@ -64,8 +64,8 @@ fn names_that_no_path_could_have_are_refused() {
 fn a_finished_topic_takes_nothing_and_is_forgotten_in_time() {
     let hub = hub(HubConfig { finished_age: Duration::from_secs(3600), ..config() });
     hub.publish("a", &event("x")).unwrap();
-    assert!(hub.finish("a").unwrap());
-    assert!(!hub.finish("a").unwrap(), "no news");
+    assert!(hub.finish("a").unwrap().now().unwrap());
+    assert!(!hub.finish("a").unwrap().now().unwrap(), "no news");
     assert_eq!(hub.publish("a", &event("x")).unwrap_err().code(), Code::TopicFinished);
     hub.tend();
     assert!(hub.topic_stats("a").unwrap().is_finished, "it is known for an hour");

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use super::pool;
-use crate::hub::budget::HistoryBudget;
-use crate::hub::log::{Log, Room};
+use super::room;
+use crate::hub::log::Log;
 use crate::hub::resume::{Resumption, begin};
 use crate::hub::{Event, History, Id, Join};
-use crate::sync::Arc;
 
 fn id(milliseconds: u64) -> Id {
     Id::Time { milliseconds, sequence: 0 }
@@ -16,8 +14,7 @@ fn id(milliseconds: u64) -> Id {
 /// Events 10-0, 20-0 (named "b"), 30-0 and 40-0, of which the last three are there.
 fn log() -> Log {
     let history = History { events: 3, bytes: 1 << 20, age: None };
-    let mut log =
-        Log::new(Room { pool: pool(4), budget: Arc::new(HistoryBudget::new(1 << 20)), history }, id(5));
+    let mut log = Log::new(room(history, 1 << 20), id(5));
     for (milliseconds, name) in [(10, None), (20, Some("b")), (30, None), (40, None)] {
         log.append(id(milliseconds), &Event { id: name, ..Event::default() }, Duration::ZERO).unwrap();
     }
@@ -66,8 +63,7 @@ fn who_comes_anew_begins_where_its_route_says() {
 #[test]
 fn the_floor_of_a_new_topic_and_the_name_of_the_last_that_has_left_are_known() {
     let history = History { events: 1, bytes: 1 << 20, age: None };
-    let mut log =
-        Log::new(Room { pool: pool(4), budget: Arc::new(HistoryBudget::new(1 << 20)), history }, id(5));
+    let mut log = Log::new(room(history, 1 << 20), id(5));
     assert_eq!(begin(&log, Some("5-0"), Join::Now).resumption, Resumption::Full);
     for (milliseconds, name) in [(10, "a"), (20, "b")] {
         log.append(id(milliseconds), &Event { id: Some(name), ..Event::default() }, Duration::ZERO).unwrap();
@@ -83,8 +79,7 @@ fn the_floor_of_a_new_topic_and_the_name_of_the_last_that_has_left_are_known() {
 #[test]
 fn one_who_comes_back_is_not_sent_events_without_a_name_again() {
     let history = History { events: 9, bytes: 1 << 20, age: None };
-    let mut log =
-        Log::new(Room { pool: pool(4), budget: Arc::new(HistoryBudget::new(1 << 20)), history }, id(5));
+    let mut log = Log::new(room(history, 1 << 20), id(5));
     let nameless = Event { nameless: true, ..Event::default() };
     log.append(id(5), &nameless, Duration::ZERO).unwrap();
     log.append(id(10), &Event { id: Some("a"), ..Event::default() }, Duration::ZERO).unwrap();
@@ -100,8 +95,7 @@ fn one_who_comes_back_is_not_sent_events_without_a_name_again() {
 fn an_offset_without_an_event_is_a_place_as_well_but_no_other_partition_is() {
     let offset = |partition, next| Id::Offset { partition, next };
     let history = History { events: 2, bytes: 1 << 20, age: None };
-    let room = Room { pool: pool(4), budget: Arc::new(HistoryBudget::new(1 << 20)), history };
-    let mut log = Log::new(room, offset(3, 0));
+    let mut log = Log::new(room(history, 1 << 20), offset(3, 0));
     assert_eq!(begin(&log, Some("3:-1"), Join::Now).resumption, Resumption::Full);
     // At the offsets 4, 8 and 9, of which the first leaves.
     for next in [5, 9, 10] {

@@ -163,7 +163,7 @@ impl Topic {
     }
 
     /// Goes on behind `floor`, and tells subscribers. False: there is no room to tell them.
-    fn miss(&self, state: &mut State, floor: Id, now: Duration) -> bool {
+    pub(super) fn miss(&self, state: &mut State, floor: Id, now: Duration) -> bool {
         let after = state.log.name_before(state.log.tail());
         if floor != state.log.newest() {
             state.log.restart(floor);
@@ -183,7 +183,7 @@ impl Topic {
 }
 
 /// Subscribers cannot be told that something is missing, so they end, and are told when they come back.
-fn give_up(mut state: MutexGuard<'_, State>) -> Gone {
+pub(super) fn give_up(mut state: MutexGuard<'_, State>) -> Gone {
     state.phase = Phase::Gone;
     state.log.clear();
     tell(state);

@@ -121,6 +121,11 @@ impl Seat {
         lock(&self.row.seats).place(self.number).take_over()
     }
 
+    /// Whether all that the row has written is with the kernel.
+    pub(in crate::hub) fn is_whole(&self) -> bool {
+        lock(&self.row.seats).place(self.number).is_whole()
+    }
+
     /// Bytes that the row has written so far.
     pub(in crate::hub) fn written(&self) -> u64 {
         lock(&self.row.seats).place(self.number).written()

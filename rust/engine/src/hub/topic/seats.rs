@@ -210,6 +210,10 @@ impl Place {
         }
     }
 
+    pub(super) fn is_whole(&self) -> bool {
+        self.rest.is_none() && !self.beats && !self.ends
+    }
+
     pub(super) fn written(&self) -> u64 {
         self.written
     }

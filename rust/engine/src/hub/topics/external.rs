@@ -4,6 +4,7 @@
 //! before ([`Hub::load`]), and follows with what is published ([`Hub::take`]). It opens no topics: one that has gone here
 //! need not be followed, and is wanted again when it is back.
 
+use super::super::clock::now;
 use super::super::topic::{Gone, Topic};
 use super::super::{Event, Hub, Id};
 use super::check_name;
@@ -60,7 +61,7 @@ impl Hub {
     /// # Errors
     /// `BAD_TOPIC`, `HUB_CLOSED`.
     pub fn load(&self, topic: &str, floor: Id, events: &[Published<'_>]) -> Result<Option<Refused>> {
-        Ok(self.existing(topic, |topic| topic.load(floor, events, self.now()))?.flatten())
+        Ok(self.existing(topic, |topic| topic.load(floor, events, now()))?.flatten())
     }
 
     /// Gives a topic what follows on all that it has. `None` if it is not there, or waits to be loaded.
@@ -68,7 +69,7 @@ impl Hub {
     /// # Errors
     /// As [`Hub::load`].
     pub fn take(&self, topic: &str, events: &[Published<'_>]) -> Result<Option<Taken>> {
-        Ok(self.existing(topic, |topic| topic.take(events, self.now()))?.flatten())
+        Ok(self.existing(topic, |topic| topic.take(events, now()))?.flatten())
     }
 
     /// Says that it is not known what was published to a topic up to `floor`; subscribers are told. False if it is not there, or
@@ -77,7 +78,7 @@ impl Hub {
     /// # Errors
     /// As [`Hub::load`].
     pub fn interrupt(&self, topic: &str, floor: Id) -> Result<bool> {
-        Ok(self.existing(topic, |topic| topic.interrupt(floor, self.now()))? == Some(true))
+        Ok(self.existing(topic, |topic| topic.interrupt(floor, now()))? == Some(true))
     }
 
     /// Gives the subscribers of a topic an event that no client can come back by. Whether there is such a topic.
@@ -86,7 +87,7 @@ impl Hub {
     /// As [`Hub::publish`](super::Hub::publish).
     pub fn deliver(&self, topic: &str, event: &Event<'_>) -> Result<bool> {
         event.check()?;
-        let delivered = self.existing(topic, |topic| topic.deliver(event, self.now()))?;
+        let delivered = self.existing(topic, |topic| topic.deliver(event, now()))?;
         delivered.map_or(Ok(false), |delivered| delivered.map(|()| true))
     }
 

@@ -137,6 +137,13 @@ impl Writer<'_> {
             ("topics", Some(size(now.topic_count))),
             ("subscribers", Some(size(now.subscribers))),
         ]);
+        self.write_states();
+        self.out.close('}');
+    }
+
+    /// The part of the totals that is about what this process waits for.
+    fn write_states(&mut self) {
+        let (now, out) = (self.now, &mut self.out);
         out.name("pool_state").text(now.pool.state.name());
         if let Some(application) = &now.application {
             out.numbers(&[
@@ -149,7 +156,6 @@ impl Writer<'_> {
             out.name("log_ready").flag(log.is_ready);
             out.numbers(&[("log_behind", Some(size(log.behind)))]);
         }
-        out.close('}');
     }
 
     fn write_routes(&mut self) {

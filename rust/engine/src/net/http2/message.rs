@@ -4,35 +4,40 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 
+use memchr::memchr;
 use penstock_http2::OF_CONNECTION;
 
 use crate::error::Error;
 use crate::wire::{
-    BodyFraming, BodyLimits, Chunked, Head, HeadLimits, HeadScanner, body_of, grpc_kind, is_one_of,
-    is_same_name, members, trim,
+    BodyFraming, BodyLimits, Chunked, HeadLimits, Names, body_of, grpc_kind, has_no_body, is_same_name,
+    members, parse_head, trim,
 };
 
 /// The head was written or checked here: these keep an endless one from filling the memory. Arbitrary.
 const HEAD: HeadLimits =
     HeadLimits { head_bytes: 256 * 1024, head_fields: 4096, interim_responses: usize::MAX };
 const BODY: BodyLimits = BodyLimits { chunk_extension_bytes: usize::MAX, trailer_bytes: HEAD.head_bytes };
+/// Room for the fields of a head. Arbitrary.
+const USUAL_FIELDS: usize = 16;
+/// Fields about one connection.
+const NOT_SENT: Names = Names::new(&OF_CONNECTION);
 
 /// Reads the heads of messages of one kind.
 pub(super) trait Heads: fmt::Debug {
-    /// A head.
-    type Head: fmt::Debug;
+    /// A head, in the bytes that it is read from.
+    type Head<'a>: fmt::Debug;
 
-    /// The end of the head at the front of `bytes`, which begin with those of the last call.
-    fn scan(&mut self, bytes: &[u8]) -> Result<Option<usize>, Error>;
-
-    /// Reads the head that [`Heads::scan`] has found; with how the body is delimited, unless another head follows.
-    fn parse(&mut self, bytes: &[u8]) -> io::Result<(Self::Head, Option<BodyFraming>)>;
+    /// The head that `lines` are, of `bytes`; with how the body is delimited, unless another head follows.
+    fn read<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        lines: Lines<'a>,
+    ) -> io::Result<(Self::Head<'a>, Option<BodyFraming>)>;
 }
 
 /// The heads of the response to a request.
 #[derive(Debug)]
 pub(super) struct Responses {
-    scanner: HeadScanner,
     is_head_request: bool,
 }
 
@@ -59,9 +64,9 @@ enum State {
 
 /// What comes next of a message.
 #[derive(Debug)]
-pub(super) enum Step<H> {
-    /// A head; whether that is all.
-    Head(H, bool),
+pub(super) enum Step {
+    /// A head.
+    Head,
     /// Bytes of the body, by their place in what was given.
     Data(Range<usize>),
     /// The end of the body, and the fields after it.
@@ -78,7 +83,7 @@ pub(super) struct Message<H> {
 impl Message<Responses> {
     /// The response to a request; `is_head_request` if its method is HEAD.
     pub(super) fn response(is_head_request: bool) -> Self {
-        Self::new(Responses { scanner: HeadScanner::new(&HEAD), is_head_request })
+        Self::new(Responses { is_head_request })
     }
 }
 
@@ -107,17 +112,23 @@ impl<H: Heads> Message<H> {
         self.state = State::Ended;
     }
 
-    /// What comes next in `bytes` from `at` on, which moves after it; nothing if the rest is still to come.
+    /// What comes next in `bytes` from `at` on, which moves after it; nothing if the rest is still to come. `take` gets a head, and
+    /// whether that is all.
     ///
     /// # Errors
-    /// It is not such a message, or there is more than one.
-    pub(super) fn next(&mut self, bytes: &[u8], at: &mut usize) -> io::Result<Option<Step<H::Head>>> {
+    /// It is not such a message, or there is more than one. Those of `take`.
+    pub(super) fn next(
+        &mut self,
+        bytes: &[u8],
+        at: &mut usize,
+        take: impl FnOnce(&H::Head<'_>, bool) -> io::Result<()>,
+    ) -> io::Result<Option<Step>> {
         let rest = &bytes[*at..];
         if rest.is_empty() {
             return Ok(None);
         }
         match &mut self.state {
-            State::Head(_) => self.head(rest, at),
+            State::Head(_) => self.head(rest, at, take),
             State::Length(length) => {
                 let count = usize::try_from(*length).map_or(rest.len(), |length| length.min(rest.len()));
                 *length -= count as u64;
@@ -147,26 +158,33 @@ impl<H: Heads> Message<H> {
         }
     }
 
-    fn head(&mut self, rest: &[u8], at: &mut usize) -> io::Result<Option<Step<H::Head>>> {
+    fn head(
+        &mut self,
+        rest: &[u8],
+        at: &mut usize,
+        take: impl FnOnce(&H::Head<'_>, bool) -> io::Result<()>,
+    ) -> io::Result<Option<Step>> {
         let State::Head(held) = &mut self.state else { return Ok(None) };
+        let mut held = std::mem::take(held);
         let before = held.len();
         // Nearly always the whole head is here.
-        let found = if before == 0 {
-            self.heads.scan(rest)
+        let all = if before == 0 {
+            rest
         } else {
             held.extend_from_slice(rest);
-            self.heads.scan(held)
+            &held
         };
-        let Some(end) = found.map_err(|error| wrong(&error))? else {
+        let Some(lines) = Lines::read(all)? else {
             if before == 0 {
                 held.extend_from_slice(rest);
             }
+            self.state = State::Head(held);
             *at += rest.len();
             return Ok(None);
         };
-        let parsed = self.heads.parse(if before == 0 { &rest[..end] } else { &held[..end] });
-        *at += end - before;
-        let (begun, body) = parsed?;
+        let length = lines.length;
+        let (begun, body) = self.heads.read(&all[..length], lines)?;
+        *at += length - before;
         self.state = match body {
             None => State::Head(Vec::new()),
             Some(BodyFraming::Empty | BodyFraming::Length(0)) => State::Ended,
@@ -174,65 +192,147 @@ impl<H: Heads> Message<H> {
             Some(BodyFraming::Chunked) => State::Chunked(Box::new(Chunked::of_response(BODY))),
             Some(BodyFraming::UntilClose | BodyFraming::Tunnel) => State::UntilClose,
         };
-        Ok(Some(Step::Head(begun, self.has_ended())))
+        take(&begun, self.has_ended())?;
+        Ok(Some(Step::Head))
+    }
+}
+
+/// The lines of a head. It was written or checked here: that its names and values are well-formed is not asked again, which took
+/// 5,000 instructions of each response.
+#[derive(Debug)]
+pub(super) struct Lines<'a> {
+    first: &'a [u8],
+    fields: Vec<(&'a [u8], &'a [u8])>,
+    /// Bytes of all of it, with the empty line.
+    length: usize,
+}
+
+impl<'a> Lines<'a> {
+    /// Of the head at the front of `bytes`, if all of it is there.
+    fn read(bytes: &'a [u8]) -> io::Result<Option<Self>> {
+        let mut at = 0;
+        let mut next = || {
+            let rest = &bytes[at..];
+            let line = &rest[..memchr(b'\n', rest)?];
+            at += line.len() + 1;
+            Some((line.strip_suffix(b"\r").unwrap_or(line), at))
+        };
+        let mut fields = Vec::new();
+        if let Some((first, _)) = next() {
+            fields.reserve(USUAL_FIELDS);
+            while let Some((line, length)) = next() {
+                if line.is_empty() {
+                    return Ok(Some(Self { first, fields, length }));
+                }
+                let colon = line.iter().position(|byte| *byte == b':').filter(|colon| *colon > 0);
+                let colon = colon.ok_or_else(|| invalid("no field"))?;
+                fields.push((&line[..colon], trim(&line[colon + 1..])));
+            }
+        }
+        if bytes.len() > HEAD.head_bytes || fields.len() > HEAD.head_fields {
+            return Err(invalid("a head without an end"));
+        }
+        Ok(None)
     }
 }
 
 /// The head of a response.
 #[derive(Debug)]
-pub(super) struct ResponseHead {
-    head: Head,
-    /// It has fields that are named as about the connection.
-    names: bool,
-    /// Content-Length is there for HTTP/1.1 alone, and clients of gRPC would show it as metadata.
-    hides_length: bool,
+pub(super) struct ResponseHead<'a> {
+    /// Its digits.
+    status: &'a [u8],
+    content_type: Option<&'a [u8]>,
+    /// The fields that are not about the connection.
+    fields: Vec<(&'a [u8], &'a [u8])>,
 }
 
-impl ResponseHead {
-    /// Its digits.
-    pub(super) fn status(&self) -> [u8; 3] {
-        let digit = |place: u16| b'0' + (self.head.status / place % 10).to_le_bytes()[0];
-        [digit(100), digit(10), digit(1)]
+impl<'a> ResponseHead<'a> {
+    pub(super) fn status(&self) -> &'a [u8] {
+        self.status
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&[u8]> {
-        self.head.get(name)
+    pub(super) fn content_type(&self) -> Option<&'a [u8]> {
+        self.content_type
     }
 
-    /// The fields that are not about the connection.
-    pub(super) fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let is_named = |name: &[u8]| {
-            self.head.get_all("connection").flat_map(members).any(|named| is_same_name(name, named))
-        };
-        self.head.headers().filter(move |(name, _)| {
-            !(is_one_of(name, &OF_CONNECTION)
-                || (self.names && is_named(name))
-                || (self.hides_length && is_same_name(name, b"content-length")))
-        })
+    pub(super) fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        self.fields.iter().copied()
     }
 }
 
 impl Heads for Responses {
-    type Head = ResponseHead;
+    type Head<'a> = ResponseHead<'a>;
 
-    fn scan(&mut self, bytes: &[u8]) -> Result<Option<usize>, Error> {
-        self.scanner.scan(bytes)
-    }
-
-    fn parse(&mut self, bytes: &[u8]) -> io::Result<(Self::Head, Option<BodyFraming>)> {
-        let head = self.scanner.parse(bytes).map_err(|error| wrong(&error))?;
-        let method = if self.is_head_request { "HEAD" } else { "GET" };
-        let body = body_of(&head, method).map_err(|error| wrong(&error))?;
-        let names = head.get("connection").is_some();
-        let hides_length = body == BodyFraming::Length(0) && head.get("grpc-status").is_some();
-        let is_interim = head.status < 200;
-        let head = ResponseHead { head, names, hides_length };
-        if is_interim {
-            self.scanner = HeadScanner::new(&HEAD);
-            return Ok((head, None));
+    fn read<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        Lines { first, mut fields, .. }: Lines<'a>,
+    ) -> io::Result<(ResponseHead<'a>, Option<BodyFraming>)> {
+        let [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0' | b'1', b' ', rest @ ..] = first else {
+            return Err(invalid("no response of HTTP/1.1"));
+        };
+        let status = rest.get(..3).filter(|_| rest.get(3).is_none_or(|byte| *byte == b' '));
+        let status = status.ok_or_else(|| invalid("no status"))?;
+        let number = std::str::from_utf8(status).ok().and_then(|digits| digits.parse().ok());
+        let number: u16 = number.filter(|number| *number >= 100).ok_or_else(|| invalid("no status"))?;
+        let (mut lengths, mut codings, mut calls) = (None, false, false);
+        let (mut is_plain, mut content_type) = (number != 101, None);
+        for (name, value) in &fields {
+            match name.len() {
+                11 if is_same_name(name, b"grpc-status") => calls = true,
+                12 if content_type.is_none() && is_same_name(name, b"content-type") => {
+                    content_type = Some(*value);
+                }
+                14 if is_same_name(name, b"content-length") => {
+                    let is_digits = value.iter().all(u8::is_ascii_digit);
+                    let length =
+                        std::str::from_utf8(value).ok().and_then(|digits| digits.parse::<u64>().ok());
+                    is_plain &=
+                        is_digits && lengths.is_none() && length.is_some_and(|length| length >> 63 == 0);
+                    lengths = length;
+                }
+                17 if is_same_name(name, b"transfer-encoding") => {
+                    is_plain &= !codings && value.eq_ignore_ascii_case(b"chunked");
+                    codings = true;
+                }
+                _ => {}
+            }
         }
-        Ok((head, Some(body)))
+        let body = match lengths {
+            _ if !is_plain || (codings && lengths.is_some()) => self.careful(bytes)?,
+            _ if self.is_head_request || has_no_body(number) => BodyFraming::Empty,
+            _ if codings => BodyFraming::Chunked,
+            Some(length) => BodyFraming::Length(length),
+            None => BodyFraming::UntilClose,
+        };
+        // Content-Length is there for HTTP/1.1 alone, and clients of gRPC would show it as metadata.
+        let hides_length = calls && body == BodyFraming::Length(0);
+        if hides_length || fields.iter().any(|(name, _)| NOT_SENT.has(name)) {
+            fields = sent(&fields, hides_length);
+        }
+        Ok((ResponseHead { status, content_type, fields }, (number >= 200).then_some(body)))
     }
+}
+
+impl Responses {
+    /// How the body is delimited that something unusual is said of.
+    #[cold]
+    fn careful(&self, bytes: &[u8]) -> io::Result<BodyFraming> {
+        let head = parse_head(bytes, &HEAD).map_err(|error| wrong(&error))?;
+        body_of(&head, if self.is_head_request { "HEAD" } else { "GET" }).map_err(|error| wrong(&error))
+    }
+}
+
+/// The fields that are not about the connection, by their own names or as a field of it says.
+fn sent<'a>(fields: &[(&'a [u8], &'a [u8])], hides_length: bool) -> Vec<(&'a [u8], &'a [u8])> {
+    let named = fields.iter().filter(|(name, _)| is_same_name(name, b"connection"));
+    let named: Vec<_> = named.flat_map(|(_, value)| members(value)).collect();
+    let is_sent = |name: &[u8]| {
+        !(NOT_SENT.has(name)
+            || named.iter().any(|named| is_same_name(name, named))
+            || (hides_length && is_same_name(name, b"content-length")))
+    };
+    fields.iter().filter(|(name, _)| is_sent(name)).copied().collect()
 }
 
 /// The head of a request.
@@ -268,28 +368,21 @@ impl RequestHead {
 }
 
 impl Heads for Requests {
-    type Head = RequestHead;
+    type Head<'a> = RequestHead;
 
-    fn scan(&mut self, bytes: &[u8]) -> Result<Option<usize>, Error> {
-        // It was written here, and is short: it is looked through again only where it came in parts.
-        let end = bytes.windows(END.len()).position(|window| window == END);
-        Ok(end.map(|at| at + END.len()))
-    }
-
-    fn parse(&mut self, bytes: &[u8]) -> io::Result<(Self::Head, Option<BodyFraming>)> {
-        // It was written and checked here.
-        let mut lines =
-            bytes.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
-        let [method, target, _] = lines.next().and_then(words).ok_or_else(|| invalid("no request line"))?;
+    fn read<'a>(
+        &mut self,
+        _bytes: &'a [u8],
+        lines: Lines<'a>,
+    ) -> io::Result<(RequestHead, Option<BodyFraming>)> {
+        let [method, target, _] = words(lines.first).ok_or_else(|| invalid("no request line"))?;
         let (mut host, mut body, mut fields) = (&b""[..], BodyFraming::Empty, Fields::new());
-        for line in lines.take_while(|line| !line.is_empty()) {
-            let at = line.iter().position(|byte| *byte == b':').ok_or_else(|| invalid("no field"))?;
-            let (name, value) = (&line[..at], trim(&line[at + 1..]));
+        for (name, value) in lines.fields {
             if is_same_name(name, b"host") {
                 host = value;
             } else if is_same_name(name, b"transfer-encoding") {
                 body = BodyFraming::Chunked;
-            } else if !is_one_of(name, &OF_CONNECTION) {
+            } else if !NOT_SENT.has(name) {
                 if is_same_name(name, b"content-length") {
                     let length = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
                     body = BodyFraming::Length(length.ok_or_else(|| invalid("no length"))?);
@@ -308,9 +401,6 @@ impl Heads for Requests {
         Ok((RequestHead { scheme: self.scheme, method, authority, path, fields }, Some(body)))
     }
 }
-
-/// The end of a head.
-const END: &[u8] = b"\r\n\r\n";
 
 fn words(line: &[u8]) -> Option<[&[u8]; 3]> {
     let mut words = line.split(|byte| *byte == b' ');
@@ -364,7 +454,14 @@ mod tests {
             (Message::response(is_head_request), String::new(), false);
         for piece in bytes.chunks(size) {
             let mut at = 0;
-            while let Some(step) = message.next(piece, &mut at)? {
+            loop {
+                let mut head = String::new();
+                let step = message.next(piece, &mut at, |response, is_all| {
+                    let status = String::from_utf8(response.status().to_vec()).unwrap();
+                    head = format!("{status} {is_all} {}", listed(response.fields()));
+                    Ok(())
+                })?;
+                let Some(step) = step else { break };
                 let is_data = matches!(step, Step::Data(_));
                 if !(seen.is_empty() || is_data && last_was_data) {
                     seen.push_str(" | ");
@@ -372,10 +469,7 @@ mod tests {
                 last_was_data = is_data;
                 match step {
                     Step::Data(range) => seen.push_str(std::str::from_utf8(&piece[range]).unwrap()),
-                    Step::Head(response, is_all) => {
-                        let status = String::from_utf8(response.status().to_vec()).unwrap();
-                        write!(seen, "{status} {is_all} {}", listed(response.fields())).unwrap();
-                    }
+                    Step::Head => seen.push_str(&head),
                     Step::End(trailers) => {
                         let fields = trailers.iter().map(|(name, value)| (&**name, &**value));
                         write!(seen, "{}", listed(fields)).unwrap();
@@ -441,15 +535,16 @@ mod tests {
             Connection: TE\r\nContent-Length: 2\r\n\r\nok";
         let mut message = Message::new(Requests { scheme: "https" });
         let mut at = 0;
-        let Some(Step::Head(request, false)) = message.next(text, &mut at).unwrap() else {
-            panic!("no head")
-        };
-        assert_eq!((request.scheme(), request.authority()), (&b"https"[..], &b"a.example:81"[..]));
-        assert_eq!((request.method(), request.path()), (&b"POST"[..], &b"/a%3Cb%3E?c=%7E"[..]));
-        assert_eq!(listed(request.fields()), "X-A=1;TE=trailers;Content-Length=2;");
-        assert!(
-            matches!(message.next(text, &mut at), Ok(Some(Step::Data(range))) if &text[range.clone()] == b"ok")
-        );
+        let head = message.next(text, &mut at, |request, is_all| {
+            assert_eq!((request.scheme(), request.authority()), (&b"https"[..], &b"a.example:81"[..]));
+            assert_eq!((request.method(), request.path()), (&b"POST"[..], &b"/a%3Cb%3E?c=%7E"[..]));
+            assert_eq!(listed(request.fields()), "X-A=1;TE=trailers;Content-Length=2;");
+            assert!(!is_all);
+            Ok(())
+        });
+        assert!(matches!(head, Ok(Some(Step::Head))));
+        let body = message.next(text, &mut at, |_, _| panic!("another head"));
+        assert!(matches!(body, Ok(Some(Step::Data(range))) if &text[range.clone()] == b"ok"));
         assert!(message.has_ended());
     }
 }

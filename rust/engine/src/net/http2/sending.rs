@@ -44,15 +44,20 @@ impl<H: Heads> Sending<H> {
         &mut self,
         shared: &mut Shared,
         lease: Lease,
-        mut head: impl FnMut(&mut Shared, u32, &H::Head, bool) -> io::Result<u32>,
+        mut head: impl FnMut(&mut Shared, u32, &H::Head<'_>, bool) -> io::Result<u32>,
     ) -> io::Result<usize> {
+        let Self { message, stream, has_ended, .. } = self;
         let lease = Arc::new(lease);
         let mut count = 0;
         for (part, bytes) in lease.parts().into_iter().enumerate() {
             let mut at = 0;
             loop {
-                let (before, is_head) = (at, self.message.is_within_head());
-                let step = self.message.next(bytes, &mut at)?;
+                let (before, is_head) = (at, message.is_within_head());
+                let step = message.next(bytes, &mut at, |begun, is_all| {
+                    *stream = head(shared, *stream, begun, is_all)?;
+                    *has_ended |= is_all;
+                    Ok(())
+                })?;
                 count += match &step {
                     Some(Step::Data(range)) => range.len(),
                     _ if is_head => at - before,
@@ -60,17 +65,14 @@ impl<H: Heads> Sending<H> {
                 };
                 match step {
                     None => break,
+                    Some(Step::Head) => {}
                     Some(Step::Data(range)) => {
-                        shared.offer(self.stream, Unsent { lease: Arc::clone(&lease), part, range });
+                        shared.offer(*stream, Unsent { lease: Arc::clone(&lease), part, range });
                     }
                     Some(Step::End(trailers)) => {
                         let fields = trailers.iter().map(|(name, value)| (&**name, &**value));
-                        shared.session.end(self.stream, fields);
-                        self.has_ended = true;
-                    }
-                    Some(Step::Head(begun, is_all)) => {
-                        self.stream = head(shared, self.stream, &begun, is_all)?;
-                        self.has_ended |= is_all;
+                        shared.session.end(*stream, fields);
+                        *has_ended = true;
                     }
                 }
             }

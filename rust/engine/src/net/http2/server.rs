@@ -33,15 +33,13 @@ pub(crate) struct Server {
     carrier: Arc<Carrier>,
 }
 
-/// What a connection comes to.
+/// What came of a request that has arrived.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A request, on a connection of its own.
+    /// It is on a connection of its own.
     Request(Arc<Connection>),
-    /// A request came for which there was no room, and the client was told so: it may send it again.
+    /// There was no room for it, and the client was told so: it may send it again.
     Refused,
-    /// It has ended, well or not.
-    End(Option<Excess>),
 }
 
 impl Server {
@@ -57,30 +55,23 @@ impl Server {
         self.carrier.shared().session.is_open()
     }
 
-    /// The next request, if it `has_room`, or the end. What is to be sent is sent as far as the socket takes it.
-    pub(crate) fn poll_event(&mut self, context: &mut Context<'_>, has_room: bool) -> Poll<Event> {
+    /// Reads and writes what there is, as far as the socket goes. Ready at the end of the connection, with what the client did too
+    /// often, if that ends it. Until then [`Server::next_request`] has what came.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Excess>> {
         let _doing = doing(Work::Http2);
-        if let Some(event) = self.accept(has_room) {
-            return Poll::Ready(event);
-        }
         let is_lost = self.carrier.poll(context).is_ready();
         if let Some(excess) = self.excess() {
-            return Poll::Ready(Event::End(Some(excess)));
-        }
-        if is_lost {
-            return Poll::Ready(Event::End(None));
-        }
-        if let Some(event) = self.accept(has_room) {
-            return Poll::Ready(event);
+            return Poll::Ready(Some(excess));
         }
         let shared = self.carrier.shared();
-        if shared.session.is_over() && shared.is_written() {
-            return Poll::Ready(Event::End(None));
-        }
-        Poll::Pending
+        let is_over = shared.session.is_over() && shared.is_written();
+        if is_lost || is_over { Poll::Ready(None) } else { Poll::Pending }
     }
 
-    fn accept(&self, has_room: bool) -> Option<Event> {
+    /// The next request that has come, if there is one; it is refused unless it `has_room`. What the streams of requests have to send is
+    /// sent by [`Server::settle`].
+    pub(crate) fn next_request(&mut self, has_room: bool) -> Option<Event> {
+        let _doing = doing(Work::Http2);
         let shared = &mut *self.carrier.shared();
         let id = shared.session.accept()?;
         if !has_room {
@@ -90,8 +81,16 @@ impl Server {
             shared.kick();
             return Some(Event::Refused);
         }
+        shared.attend();
         let stream = Stream::new(&self.carrier, shared, id);
         Some(Event::Request(Arc::new(Connection::new(Transport::Channel(Box::new(stream))))))
+    }
+
+    /// Sends what streams have to send together since [`Server::next_request`]; whether there was something. The task that polls
+    /// this is woken for what comes later.
+    pub(crate) fn settle(&mut self, context: &mut Context<'_>) -> bool {
+        let _doing = doing(Work::Http2);
+        self.carrier.shared().settle(&self.carrier.connection, context)
     }
 
     /// What was wrong with what the client sent, if that ends the connection.

@@ -78,8 +78,8 @@ impl Channel for Stream {
     fn lend(&mut self, _: &mut Context<'_>, lease: Lease) -> io::Result<usize> {
         let carrier = Arc::clone(&self.sending.carrier);
         self.sending.take(&mut carrier.shared(), lease, |shared, stream, head, is_all| {
-            shared.session.prioritise(stream, head.get("content-type"));
-            shared.session.send_head(stream, First::Status(&head.status()), head.fields(), is_all);
+            shared.session.prioritise(stream, head.content_type());
+            shared.session.send_head(stream, First::Status(head.status()), head.fields(), is_all);
             Ok(stream)
         })
     }

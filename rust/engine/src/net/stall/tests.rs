@@ -21,7 +21,7 @@ async fn those_that_have_waited_longest_are_cut_once_and_no_more_than_it_takes()
         assert!(!wait(stall, &clock));
         advance(SECOND).await;
     }
-    assert_eq!(clock.cut(4 * SECOND, bytes(1)), Cut::default(), "no client has waited for so long");
+    assert_eq!(clock.cut(16 * SECOND, bytes(1)), Cut::default(), "no client has waited for a part of that");
     assert_eq!(clock.cut(SECOND, bytes(HELD + 1)), Cut { for_memory: 2, ..Cut::default() });
     assert!(wait(&oldest, &clock) && wait(&old, &clock) && !wait(&young, &clock) && !wait(&idle, &clock));
     assert_eq!(
@@ -31,6 +31,76 @@ async fn those_that_have_waited_longest_are_cut_once_and_no_more_than_it_takes()
     );
     assert!(wait(&young, &clock));
     assert_eq!(clock.cut(SECOND, bytes(usize::MAX)), Cut::default(), "the other has just begun to wait");
+}
+
+#[tokio::test(start_paused = true)]
+async fn for_memory_the_one_goes_first_that_has_held_the_most_for_longest() {
+    let clock = StallClock::new();
+    let context = Context::from_waker(Waker::noop());
+    let [slow, large, later] = [(); 3].map(|()| clock.enter(Instant::now()));
+    slow.wait(&context, &clock, HELD / 16);
+    advance(SECOND).await;
+    for stall in [&large, &later] {
+        stall.wait(&context, &clock, HELD);
+        advance(SECOND / 4).await;
+    }
+    assert_eq!(clock.cut(SECOND, bytes(1)).for_memory, 1);
+    assert!(large.is_cut(&context), "64 KiB for half a second");
+    assert_eq!(clock.cut(SECOND, bytes(HELD + 1)).for_memory, 1, "and what is about to be free counts");
+    assert!(later.is_cut(&context) && !slow.is_cut(&context), "4 KiB for a second and a half");
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_is_taken_before_the_grace_is_over_and_a_connection_is_not() {
+    let clock = StallClock::new();
+    let stall = clock.enter(Instant::now());
+    stall.feed_on(2);
+    wait(&stall, &clock);
+    advance(SECOND / 4).await;
+    let demand = || Demand { bytes: 0, connections: HashMap::from([(2, 1)]) };
+    assert_eq!(clock.cut(SECOND, demand()), Cut::default());
+    assert_eq!(clock.cut(SECOND, Demand { bytes: 1, ..demand() }), Cut { for_memory: 1, ..Cut::default() });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_waits_for_its_client_counts_from_when_something_was_held() {
+    let clock = Arc::new(StallClock::new());
+    let life = Life::new(&clock, Instant::now());
+    let mut receipt = Receipt::new(&life);
+    let context = Context::from_waker(Waker::noop());
+    let is_cut = |receipt: &Receipt| receipt.poll_cut(&context).is_ready();
+    receipt.wait(0);
+    advance(SECOND).await;
+    assert_eq!(clock.cut(SECOND, bytes(1)), Cut::default(), "nothing is held");
+    for _ in 0..4 {
+        receipt.rest();
+        receipt.wait(HELD);
+        advance(SECOND / 16).await;
+        assert!(!is_cut(&receipt));
+    }
+    assert_eq!(clock.cut(SECOND, bytes(1)).for_memory, 1, "though a little has come now and then");
+    receipt.rest();
+    assert!(!is_cut(&receipt), "more has come meanwhile");
+    receipt.wait(HELD);
+    assert_eq!(clock.cut(SECOND, bytes(1)).for_memory, 1);
+    assert!(is_cut(&receipt));
+    assert_eq!(clock.cuts().for_memory, 1);
+    drop(receipt);
+    assert_eq!(clock.cut(SECOND, bytes(1)), Cut::default(), "it has come, or will not");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_of_a_request_does_not_hide_that_its_response_is_not_taken() {
+    let clock = Arc::new(StallClock::new());
+    let life = Life::new(&clock, Instant::now());
+    let mut receipt = Receipt::new(&life);
+    wait(&life.stall, &clock);
+    for _ in 0..4 {
+        advance(SECOND / 4).await;
+        receipt.wait(HELD);
+        receipt.rest();
+    }
+    assert_eq!(clock.cut(SECOND, bytes(1)).for_memory, 1);
 }
 
 #[tokio::test(start_paused = true)]

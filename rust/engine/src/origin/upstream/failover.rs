@@ -98,7 +98,9 @@ impl Asking<'_> {
             let Some((mut turn, ended)) = ended.await else {
                 hedge.set(None);
                 let slow = self.tried.last().copied();
-                self.slow = slow.filter(|_| self.begin(Reason::Hedge));
+                // The first attempt goes on; a second costs as much as a new request.
+                let may_hedge = !self.origins.pressure().is_pressed();
+                self.slow = slow.filter(|_| may_hedge && self.begin(Reason::Hedge));
                 continue;
             };
             self.slow = self.slow.filter(|slow| *slow != turn.seat);

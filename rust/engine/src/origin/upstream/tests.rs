@@ -20,7 +20,7 @@ fn member(number: u16, weight: u32) -> Member {
     }
 }
 
-fn policy(balance: Balance) -> UpstreamPolicy {
+pub(super) fn policy(balance: Balance) -> UpstreamPolicy {
     UpstreamPolicy {
         balance,
         health: HealthPolicy {

@@ -50,6 +50,9 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
+        if cfg!(all(test, planted_bug = "seat-leak")) && !self.is_told {
+            return;
+        }
         self.upstream.with_seat(self.seat, |seat, _| seat.leave());
     }
 }

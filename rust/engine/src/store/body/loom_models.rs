@@ -38,7 +38,7 @@ fn read(mut follower: Follower) -> (Vec<u8>, Option<Code>) {
 fn every_follower_gets_every_byte_and_the_end() {
     model(2, || {
         let pool = pool();
-        let (body, filler) = Body::new(&Plain::new(CacheBudget::new(REGION)));
+        let (body, filler) = Body::new(&Plain::new(CacheBudget::new(REGION, &StoredBytes::default())));
         let pieces = [slice(&pool, b"a"), slice(&pool, b"b")];
         let filling = thread::spawn(move || {
             for piece in pieces {
@@ -57,7 +57,7 @@ fn every_follower_gets_every_byte_and_the_end() {
 #[test]
 fn a_filler_that_is_dropped_ends_every_wait() {
     model(3, || {
-        let (body, filler) = Body::new(&Plain::new(CacheBudget::new(REGION)));
+        let (body, filler) = Body::new(&Plain::new(CacheBudget::new(REGION, &StoredBytes::default())));
         let follower = Body::follow(&body, 0..u64::MAX);
         let reading = thread::spawn(move || read(follower));
         drop(filler);
@@ -68,7 +68,7 @@ fn a_filler_that_is_dropped_ends_every_wait() {
 #[test]
 fn a_filler_that_waits_for_the_last_to_leave_is_told() {
     model(3, || {
-        let (body, filler) = Body::new(&Plain::new(CacheBudget::new(REGION)));
+        let (body, filler) = Body::new(&Plain::new(CacheBudget::new(REGION, &StoredBytes::default())));
         let followers = [Body::follow(&body, 0..1), Body::follow(&body, 0..1)];
         let leaving = followers.map(|follower| thread::spawn(move || drop(follower)));
         block_on(poll_fn(|context| filler.poll_abandoned(context)));
@@ -82,7 +82,7 @@ fn a_filler_that_waits_for_the_last_to_leave_is_told() {
 fn a_filler_that_waits_for_the_slowest_is_told() {
     model(3, || {
         let pool = pool();
-        let (body, filler) = Body::new(&Plain::new(CacheBudget::new(REGION)));
+        let (body, filler) = Body::new(&Plain::new(CacheBudget::new(REGION, &StoredBytes::default())));
         let follower = Body::follow(&body, 0..u64::MAX);
         filler.push(slice(&pool, b"a"));
         filler.stop_retaining(1);

@@ -17,7 +17,7 @@ impl Wake for Count {
 }
 
 fn budget() -> Plain<CacheBudget> {
-    Plain::new(CacheBudget::new(REGION))
+    Plain::new(CacheBudget::new(REGION, &StoredBytes::default()))
 }
 
 fn slice(pool: &Pool, bytes: &[u8]) -> Slice {

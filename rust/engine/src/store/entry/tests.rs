@@ -2,6 +2,7 @@ use std::sync::Arc as Plain;
 
 use super::*;
 use crate::cache::{Answer, Decision, Request, Target, Timing, comparisons, decide};
+use crate::pool::StoredBytes;
 use crate::store::body::Body;
 use crate::store::body::CacheBudget;
 use crate::store::disk::tests::{key, policy};
@@ -24,7 +25,7 @@ fn object(value: &str, received: u64, more: &[(&str, &str)]) -> Arc<Object> {
     let lines: Vec<_> = fields.map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
     let timing = Timing { requested: at(received), received: at(received) };
     let stored = Stored::of(&request, 200, &lines, timing, &policy()).expect("it may be stored");
-    let (body, filler) = Body::new(&Plain::new(CacheBudget::new(1 << 20)));
+    let (body, filler) = Body::new(&Plain::new(CacheBudget::new(1 << 20, &StoredBytes::default())));
     filler.finish(Ending::default());
     Arc::new(Object::whole(stored, b"OK", Item::new(1, key()), body))
 }

@@ -50,6 +50,15 @@ impl Object {
         gone
     }
 
+    /// Removes the parts that broke off: readers of them get an error.
+    pub(in super::super) fn drop_failed(&mut self) {
+        let has_failed =
+            |part: &Part| part.stored_file.is_none() && part.body().is_some_and(|body| body.has_failed());
+        while let Some(place) = self.parts.iter().position(has_failed) {
+            self.remove(place);
+        }
+    }
+
     fn has_too_many_parts(&self) -> bool {
         let beyond = self.parts.len().saturating_sub(MAX_PARTS) as u64;
         beyond > 0

@@ -4,6 +4,7 @@ use std::sync::Arc as Plain;
 
 use super::*;
 use crate::cache::Answer;
+use crate::pool::StoredBytes;
 use crate::store::body::Body;
 use crate::store::body::CacheBudget;
 use crate::store::disk::tests::{key, part, stored_file};
@@ -17,7 +18,7 @@ fn item(place: u64) -> Arc<Item<Key>> {
 }
 
 fn in_memory(start: u64, end: u64) -> Object {
-    let (body, filler) = Body::new(&Plain::new(CacheBudget::new(1 << 20)));
+    let (body, filler) = Body::new(&Plain::new(CacheBudget::new(1 << 20, &StoredBytes::default())));
     filler.finish(Ending::default());
     let span = Span::new(start, end).unwrap();
     Object::part(part(start, end, LENGTH), item(0), item(start), span, body)

@@ -64,6 +64,12 @@ impl Feed {
         poll_fn(|context| self.poll_room(context)).await
     }
 
+    /// The engine alone takes what comes, and sends it or keeps it: it holds no more than what is left of the pool.
+    #[cfg(not(loom))]
+    pub(crate) fn send_on(&self) {
+        lock(&self.channel.queue).window.send_on();
+    }
+
     /// Resolves when the consumer has waited for a frame, or has left.
     pub async fn wanted(&self) {
         poll_fn(|context| {

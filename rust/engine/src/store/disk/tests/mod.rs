@@ -14,6 +14,7 @@ use super::queue::PendingWrite;
 use crate::cache::{
     Content, Cookies, Key, Languages, Policy, RangeFill, Request, Stored, Target, Time, Timing,
 };
+use crate::pool::StoredBytes;
 use crate::stream::Ending;
 use crate::sync::Arc;
 use crate::wire::Span;
@@ -96,7 +97,7 @@ fn head(stored: &Stored, length: u64) -> (Layout, Vec<u8>) {
 
 /// An empty body with this cost.
 fn leaving(cost: usize) -> PendingWrite {
-    let (body, filler) = Body::new(&Plain::new(CacheBudget::new(1 << 20)));
+    let (body, filler) = Body::new(&Plain::new(CacheBudget::new(1 << 20, &StoredBytes::default())));
     filler.finish(Ending::default());
     PendingWrite { item: Item::new(1, key()), body, cost }
 }

@@ -8,51 +8,51 @@ use crate::wire::Fields;
 
 /// Writes the parts of a message, one after the other.
 #[derive(Debug)]
-pub(super) struct Put<'a>(pub(super) &'a mut Vec<u8>);
+pub(crate) struct Put<'a>(pub(crate) &'a mut Vec<u8>);
 
 impl Put<'_> {
-    pub(super) fn u8(&mut self, value: u8) -> &mut Self {
+    pub(crate) fn u8(&mut self, value: u8) -> &mut Self {
         self.0.push(value);
         self
     }
 
-    pub(super) fn flag(&mut self, value: bool) -> &mut Self {
+    pub(crate) fn flag(&mut self, value: bool) -> &mut Self {
         self.u8(u8::from(value))
     }
 
-    pub(super) fn u16(&mut self, value: u16) -> &mut Self {
+    pub(crate) fn u16(&mut self, value: u16) -> &mut Self {
         self.0.extend_from_slice(&value.to_le_bytes());
         self
     }
 
-    pub(super) fn u32(&mut self, value: u32) -> &mut Self {
+    pub(crate) fn u32(&mut self, value: u32) -> &mut Self {
         self.0.extend_from_slice(&value.to_le_bytes());
         self
     }
 
-    pub(super) fn i32(&mut self, value: i32) -> &mut Self {
+    pub(crate) fn i32(&mut self, value: i32) -> &mut Self {
         self.0.extend_from_slice(&value.to_le_bytes());
         self
     }
 
-    pub(super) fn u64(&mut self, value: u64) -> &mut Self {
+    pub(crate) fn u64(&mut self, value: u64) -> &mut Self {
         self.0.extend_from_slice(&value.to_le_bytes());
         self
     }
 
     /// Bytes without a length before them: their length is fixed, or they are the rest of the
     /// message.
-    pub(super) fn rest(&mut self, bytes: &[u8]) -> &mut Self {
+    pub(crate) fn rest(&mut self, bytes: &[u8]) -> &mut Self {
         self.0.extend_from_slice(bytes);
         self
     }
 
-    pub(super) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         // A message of that length is refused by its receiver.
         self.u32(u32::try_from(bytes.len()).unwrap_or(u32::MAX)).rest(bytes)
     }
 
-    pub(super) fn option<T>(
+    pub(crate) fn option<T>(
         &mut self,
         value: Option<T>,
         put: impl FnOnce(&mut Self, T) -> &mut Self,
@@ -64,15 +64,15 @@ impl Put<'_> {
         }
     }
 
-    pub(super) fn duration(&mut self, value: Duration) -> &mut Self {
+    pub(crate) fn duration(&mut self, value: Duration) -> &mut Self {
         self.u64(value.as_secs()).u32(value.subsec_nanos())
     }
 
-    pub(super) fn limit(&mut self, value: Option<Duration>) -> &mut Self {
+    pub(crate) fn limit(&mut self, value: Option<Duration>) -> &mut Self {
         self.option(value, |put, value| put.duration(value))
     }
 
-    pub(super) fn address(&mut self, value: Option<SocketAddr>) -> &mut Self {
+    pub(crate) fn address(&mut self, value: Option<SocketAddr>) -> &mut Self {
         self.option(value, |put, address| match address {
             SocketAddr::V4(v4) => put.u8(4).rest(&v4.ip().octets()).u16(v4.port()),
             SocketAddr::V6(v6) => {
@@ -81,7 +81,7 @@ impl Put<'_> {
         })
     }
 
-    pub(super) fn fields<'a>(
+    pub(crate) fn fields<'a>(
         &mut self,
         fields: impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])>,
     ) -> &mut Self {
@@ -92,11 +92,11 @@ impl Put<'_> {
         self
     }
 
-    pub(super) fn code(&mut self, code: Code) -> &mut Self {
+    pub(crate) fn code(&mut self, code: Code) -> &mut Self {
         self.u16(code.number())
     }
 
-    pub(super) fn error(&mut self, error: &Error) -> &mut Self {
+    pub(crate) fn error(&mut self, error: &Error) -> &mut Self {
         self.code(error.code())
             .bytes(error.detail().as_bytes())
             .option(error.origin(), |put, origin| put.bytes(origin.as_bytes()))
@@ -105,7 +105,7 @@ impl Put<'_> {
 
 /// Takes the parts of a message.
 #[derive(Debug)]
-pub(super) struct Take<'a>(pub(super) &'a [u8]);
+pub(crate) struct Take<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Take<'a> {
     fn exactly(&mut self, count: usize) -> Result<&'a [u8]> {
@@ -118,11 +118,11 @@ impl<'a> Take<'a> {
         self.exactly(N)?.try_into().map_err(|_| malformed())
     }
 
-    pub(super) fn u8(&mut self) -> Result<u8> {
+    pub(crate) fn u8(&mut self) -> Result<u8> {
         Ok(self.exactly(1)?[0])
     }
 
-    pub(super) fn flag(&mut self) -> Result<bool> {
+    pub(crate) fn flag(&mut self) -> Result<bool> {
         match self.u8()? {
             0 => Ok(false),
             1 => Ok(true),
@@ -130,40 +130,40 @@ impl<'a> Take<'a> {
         }
     }
 
-    pub(super) fn u16(&mut self) -> Result<u16> {
+    pub(crate) fn u16(&mut self) -> Result<u16> {
         self.array().map(u16::from_le_bytes)
     }
 
-    pub(super) fn u32(&mut self) -> Result<u32> {
+    pub(crate) fn u32(&mut self) -> Result<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
-    pub(super) fn i32(&mut self) -> Result<i32> {
+    pub(crate) fn i32(&mut self) -> Result<i32> {
         self.array().map(i32::from_le_bytes)
     }
 
-    pub(super) fn u64(&mut self) -> Result<u64> {
+    pub(crate) fn u64(&mut self) -> Result<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
-    pub(super) fn count(&mut self) -> Result<usize> {
+    pub(crate) fn count(&mut self) -> Result<usize> {
         usize::try_from(self.u32()?).map_err(|_| malformed())
     }
 
-    pub(super) fn bytes(&mut self) -> Result<&'a [u8]> {
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8]> {
         let count = self.count()?;
         self.exactly(count)
     }
 
-    pub(super) fn text(&mut self) -> Result<&'a str> {
+    pub(crate) fn text(&mut self) -> Result<&'a str> {
         std::str::from_utf8(self.bytes()?).map_err(|_| malformed())
     }
 
-    pub(super) fn option<T>(&mut self, take: impl FnOnce(&mut Self) -> Result<T>) -> Result<Option<T>> {
+    pub(crate) fn option<T>(&mut self, take: impl FnOnce(&mut Self) -> Result<T>) -> Result<Option<T>> {
         if self.flag()? { take(self).map(Some) } else { Ok(None) }
     }
 
-    pub(super) fn duration(&mut self) -> Result<Duration> {
+    pub(crate) fn duration(&mut self) -> Result<Duration> {
         let (seconds, nanos) = (self.u64()?, self.u32()?);
         if nanos >= 1_000_000_000 {
             return Err(malformed());
@@ -171,11 +171,11 @@ impl<'a> Take<'a> {
         Ok(Duration::new(seconds, nanos))
     }
 
-    pub(super) fn limit(&mut self) -> Result<Option<Duration>> {
+    pub(crate) fn limit(&mut self) -> Result<Option<Duration>> {
         self.option(Self::duration)
     }
 
-    pub(super) fn address(&mut self) -> Result<Option<SocketAddr>> {
+    pub(crate) fn address(&mut self) -> Result<Option<SocketAddr>> {
         self.option(|take| match take.u8()? {
             4 => Ok(SocketAddrV4::new(Ipv4Addr::from(take.array::<4>()?), take.u16()?).into()),
             6 => {
@@ -186,7 +186,7 @@ impl<'a> Take<'a> {
         })
     }
 
-    pub(super) fn fields(&mut self) -> Result<Fields> {
+    pub(crate) fn fields(&mut self) -> Result<Fields> {
         let mut fields = Fields::default();
         for _ in 0..self.count()? {
             fields.push(self.bytes()?, self.bytes()?);
@@ -194,12 +194,12 @@ impl<'a> Take<'a> {
         Ok(fields)
     }
 
-    pub(super) fn code(&mut self) -> Result<Code> {
+    pub(crate) fn code(&mut self) -> Result<Code> {
         let number = self.u16()?;
         Code::all().iter().map(|row| row.code).find(|code| code.number() == number).ok_or_else(malformed)
     }
 
-    pub(super) fn error(&mut self) -> Result<Error> {
+    pub(crate) fn error(&mut self) -> Result<Error> {
         let error = self.code()?.error(self.text()?.to_owned());
         Ok(match self.option(Self::text)? {
             Some(origin) => error.at(&origin.into()),
@@ -208,16 +208,16 @@ impl<'a> Take<'a> {
     }
 
     /// The rest of the message.
-    pub(super) fn rest(&mut self) -> &'a [u8] {
+    pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }
 
     /// The message ends here.
-    pub(super) fn end(&self) -> Result<()> {
+    pub(crate) fn end(&self) -> Result<()> {
         if self.0.is_empty() { Ok(()) } else { Err(malformed()) }
     }
 }
 
-pub(super) fn malformed() -> Error {
-    Code::Internal.error("a message between the edge and a worker process is malformed")
+pub(crate) fn malformed() -> Error {
+    Code::Internal.error("a message from another process of this gateway is malformed")
 }
