@@ -56,6 +56,10 @@ demo: build ## Run the demo: a live video and a token stream through the gateway
 status-page-images: build ## Draw the status page for the documents, of a gateway under load, in Chromium
 	$(BIN)/python docs/draw_status_page.py
 
+.PHONY: load-report-picture
+load-report-picture: build ## Draw the report of a flash crowd for the documents, in Chromium
+	$(BIN)/python docs/draw_load_report.py
+
 .PHONY: test
 test: compiled test-rust-build ## Run all tests
 	@$(call side_by_side,test-rust-part $(PARTS:%=test-python-%))
@@ -82,7 +86,7 @@ test-rust-part:
 
 # The engine's tests and the parts of the Python tests run side by side, the longest first. A test waits for more than
 # half of its time, so there are two parts for each core.
-PARTS = ranges serving hub dashboards browsers programs rest events cache commands origins edge workers fire
+PARTS = rest processes ranges serving hub dashboards browsers programs events cache commands origins edge workers fire
 JOBS = $(shell expr 2 '*' $$(nproc))
 side_by_side = $(MAKE) --no-print-directory --keep-going --output-sync --jobs $(JOBS) $(1)
 PART_serving = tests/workers/test_serving.py tests/workers/test_topics.py
@@ -92,15 +96,16 @@ PART_ranges = tests/cache/test_ranges.py
 PART_cache = tests/cache $(PART_ranges:%=--ignore=%)
 PART_hub = tests/hub
 PART_origins = tests/gateway tests/origins
-PART_edge = tests/edge tests/grpc tests/http2 tests/overload
+PART_edge = tests/edge tests/grpc tests/http2 tests/overload tests/hostile
 PART_events = tests/events tests/media
 PART_browsers = tests/browsers
 PART_dashboards = tests/dashboards
+PART_processes = tests/upgrade tests/deploy
 # Half of what the files at the top take.
 PART_commands = $(wildcard tests/test_[cs]*.py)
 PART_programs = tests/demo $(filter-out $(PART_commands),$(wildcard tests/test_*.py))
-FOLDERS = tests/demo tests/workers tests/cache $(PART_hub) $(PART_origins) $(PART_edge) $(PART_events) $(PART_browsers) \
-  $(PART_dashboards)
+FOLDERS = tests/demo tests/workers tests/cache $(PART_processes) $(PART_hub) $(PART_origins) $(PART_edge) $(PART_events) \
+  $(PART_browsers) $(PART_dashboards)
 PART_rest = tests --ignore-glob='tests/test_*.py' $(FOLDERS:%=--ignore=%)
 
 .PHONY: test-python $(PARTS:%=test-python-%)
@@ -144,8 +149,11 @@ wheel: $(VENV)-release/.tools ## Leave this machine's wheel in dist/, its debug 
 	$(RELEASE) build --abi3-only
 
 .PHONY: test-wheel
-test-wheel: build wheel ## Install the wheel of dist/ in a fresh directory without Rust, and run what it installs
-	PENSTOCK_WHEEL=$$(ls -t dist/*-abi3-*.whl | head -1) $(BIN)/python -m pytest -q tests/shipping/test_fresh_directory.py
+test-wheel: build wheel ## Install the wheel of dist/ in a fresh directory without Rust, and run what it installs (needs Go)
+	$(BIN)/python tests/collector_suites/run.py --build
+	PENSTOCK_WHEEL=$$(ls -t dist/*-abi3-*$$(uname -m).whl | head -1) \
+	  PENSTOCK_COLLECTOR=$$($(BIN)/python tests/collector_suites/run.py --build) \
+	  $(BIN)/python -m pytest -q tests/shipping/test_fresh_directory.py tests/shipping/test_seen_from_outside.py
 
 .PHONY: test-reproducible
 test-reproducible: $(VENV)-release/.tools ## Build the wheel of the last commit in two other directories, and compare
@@ -172,6 +180,17 @@ workflows: $(VENV)-release/.tools ## Check .github/workflows with zizmor and act
 	@command -v go >/dev/null || { echo "make: this takes Go: install it, as by 'apt-get install golang'" >&2; exit 1; }
 	go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12 .github/workflows/*.yml
 
+# The last commit whose upgrades speak protocol 1 alone.
+OLDER = 5c2841397f47
+.PHONY: test-older-build
+test-older-build: build ## Upgrade from a build of before, and to it (builds it: minutes)
+	rm -rf $(VENV)-older
+	mkdir -p $(VENV)-older/source
+	git archive $(OLDER) | tar -x -C $(VENV)-older/source
+	$(PYTHON) -m venv $(VENV)-older/environment
+	$(VENV)-older/environment/bin/pip install --quiet $(VENV)-older/source
+	PENSTOCK_OLDER=$(abspath $(VENV)-older/environment) $(BIN)/python -m pytest -q tests/upgrade/test_older_build.py
+
 .PHONY: test-tls
 test-tls: build $(VENV)-tls/.tools ## Run testssl.sh and sslyze against `penstock serve` over TLS
 	$(BIN)/python tests/tls_suites/run.py
@@ -183,6 +202,10 @@ test-chart: $(VENV)-chart/.tools ## Lint, render and validate the Helm chart; ta
 .PHONY: test-image
 test-image: $(VENV)/.tools ## Build the image on Debian packages and run it; takes root, mmdebstrap, buildah, crun and a wheel in dist/
 	$(BIN)/python tests/image_suites/run.py
+
+.PHONY: test-aarch64
+test-aarch64: build ## Run the wheel for aarch64 of dist/ under qemu; takes mmdebstrap, qemu-user-static and `make release`
+	$(BIN)/python tests/aarch64_suites/run.py
 
 .PHONY: test-http2
 test-http2: build ## Run h2spec against a native route, an application and the cache
@@ -262,6 +285,13 @@ adversary: build ## Attack `penstock serve` with 32 MiB for three minutes, besid
 .PHONY: loom
 loom: ## Model-check what two threads touch
 	cd rust && RUSTFLAGS="--cfg loom" $(CARGO) test --release --quiet -p penstock-memory -p penstock-auth -p penstock-engine --lib --target-dir target/loom loom
+
+.PHONY: simulate simulate-planted
+simulate: | toolchain ## Simulate the engine: 500 seeds, SEEDS=n of them, or SEED=n alone, of TEST=the name of a test
+	@cd rust && SEED=$(SEED) SEEDS=$(SEEDS) $(CARGO) test --quiet -p penstock-engine --lib -- --nocapture $(or $(TEST),simulation::)
+
+simulate-planted: | toolchain ## Show that the simulations find the bugs that are planted for them (BUG=one)
+	@$(PYTHON) .ci/planted_bugs.py $(BUG)
 
 .PHONY: miri
 miri: ## Run the memory tests under Miri (needs a nightly toolchain with miri)

@@ -106,6 +106,9 @@ async def test_lines_of_json_say_all_that_is_known(
     assert (attempt["origin"], attempt["status"], attempt["reused"]) == (scripted.url, 200, False)
     assert (app["lane"], app["tenant"], app["end"]) == ("app", "acme", "whole")
     assert (lost["status"], lost["end"], lost["failure"]) == (502, "CONNECT_FAILED", "CONNECT_FAILED")
+    ((film,), (refused,)) = app["origins"], lost["origins"]
+    assert (film["origin"], film["status"]) == (scripted.url, 200)
+    assert (refused["origin"], refused["error"]) == ("http://127.0.0.1:1", "CONNECT_FAILED")
     assert "trace" not in native
 
 

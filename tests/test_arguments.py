@@ -517,7 +517,7 @@ def _upstream(balance: str = "hash", key: str = "path", **retries: Any) -> _nati
 
 
 def _terms(engine: penstock.Engine, name: str, value: object) -> object:
-    hub = _native.Hub(engine.native, config.History(memory="1MiB"), False)
+    hub = _native.Hub(engine.native, config.History(memory="1MiB"), False, None)
     return hub.plan(_odd(config.Subscriptions(), name, value))
 
 

@@ -186,3 +186,53 @@ def test_the_figures_are_counted_without_tests(tmp_path: Path) -> None:
     assert figure(run, "rows in the stub") == 1
     assert figure(run, "unsafe blocks and impls") == 1
     assert figure(run, "suppressions of lints") == 1
+
+
+LONG_FUNCTIONS = [
+    pytest.param("rust/engine/src/low.rs", "fn low() {\n" + "    low();\n" * 59 + "}\n", id="rust"),
+    pytest.param("python/penstock/low.py", "def low():\n" + "    low()\n" * 60, id="python"),
+]
+
+
+@pytest.mark.parametrize(("path", "text"), LONG_FUNCTIONS)
+def test_a_function_that_is_too_long_fails(tmp_path: Path, path: str, text: str) -> None:
+    run = check(tree(tmp_path, {path: text}))
+    assert run.returncode == 1
+    assert f"{path} low has 61 lines of 60" in run.stderr
+
+
+@pytest.mark.parametrize(("path", "text"), LONG_FUNCTIONS)
+def test_an_exception_that_is_named_may_be_too_long(tmp_path: Path, path: str, text: str) -> None:
+    run = check(tree(tmp_path, {path: text}), f'[long]\n"{path} low" = "a table"\n')
+    assert run.returncode == 0, run.stderr
+
+
+def test_neither_docstrings_nor_tests_make_a_function_too_long(tmp_path: Path) -> None:
+    files = {
+        "python/penstock/low.py": 'def low():\n    """Low.\n' + "\n" * 60 + '    """\n',
+        "rust/engine/src/low.rs": "#[cfg(test)]\nmod tests {\n    fn low() {\n" + "\n" * 60 + "    }\n}\n",
+        "tests/test_low.py": "def test_low():\n" + "    low()\n" * 61,
+    }
+    run = check(tree(tmp_path, files))
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("path", ["rust/engine/src/tests/low.rs", "python/penstock/low.pyi", "tests/low.py"])
+def test_a_file_that_is_too_long_fails(tmp_path: Path, path: str) -> None:
+    run = check(tree(tmp_path, {path: "\n" * 601}))
+    assert run.returncode == 1
+    assert f"{path} has 601 lines of 600" in run.stderr
+    run = check(tree(tmp_path, {path: "\n" * 600}))
+    assert run.returncode == 0, run.stderr
+
+
+def test_what_is_built_has_no_limit(tmp_path: Path) -> None:
+    run = check(tree(tmp_path, {"rust/target/low.rs": "\n" * 601}))
+    assert run.returncode == 0, run.stderr
+
+
+def test_an_exception_that_is_not_too_long_any_more_fails(tmp_path: Path) -> None:
+    files = {"python/penstock/low.py": "def low(): ..."}
+    run = check(tree(tmp_path, files), '[long]\n"python/penstock/low.py low" = "a table"\n')
+    assert run.returncode == 1
+    assert "python/penstock/low.py low is an exception" in run.stderr

@@ -35,7 +35,8 @@ _IN_SDIST: Final = (
 )
 _MAY_BE_IN_SDIST: Final = re.compile(
     r"(PKG-INFO|LICENSE|README\.md|pyproject\.toml|build_backend/\w+\.py|rust/Cargo\.(lock|toml)|rust/\w+/Cargo\.toml"
-    r"|rust/\w+/(src|tests)/[\w/-]+\.(rs|html|css|js)|python/penstock/(py\.typed|_native\.pyi|[\w/]+\.py|demo/(media|static)/[\w.]+)"
+    r"|rust/\w+/(src|tests|examples)/[\w/-]+\.(rs|html|css|js)|rust/[\w/]+/golden\.txt|rust/load/tests/sabre/ours\.json"
+    r"|python/penstock/(py\.typed|_native\.pyi|[\w/]+\.(py|css)|demo/(media|static)/[\w.]+)"
     r"|docs/man/data/share/man/man1/penstock[\w-]*\.1)"
 )
 

@@ -1,4 +1,4 @@
-"""Shows how the code is tied together, and fails if an import runs in a circle or upward.
+"""Shows how the code is tied together, and fails if an import runs in a circle or upward, or if something is too long.
 
 `make structure` prints the table; `make lint` runs it as a check. What is tied wrongly already is recorded in
 `structure.toml`, beside the layers. That list only shrinks: `--record` takes from it what is gone, and adds nothing.
@@ -10,10 +10,12 @@ import sys
 from pathlib import Path
 
 import figures
+import functions
 import graph
 import python
 import record
 import rust
+import sizes
 
 HERE = Path(__file__).resolve().parent
 
@@ -42,14 +44,22 @@ def main() -> int:
             *graph.upward(python.arrows(modules), python.layer, settings.layers),
         ],
     )
-    rows = figures.rows(options.root, crates, modules, found)
+    files = [module for crate in crates.values() for module in crate.modules.values()]
+    all_functions = [
+        *(function for file in files for function in functions.of_rust(file)),
+        *(function for module in modules.values() for function in functions.of_python(module)),
+    ]
+    rows = figures.rows(options.root, crates, modules, found, all_functions)
     if options.json:
         print(json.dumps(rows, indent=2))
         return 0
     before = json.loads(options.before.read_text()) if options.before.exists() else {}
     figures.show(rows, before)
 
-    faults = record.faults(found, settings)
+    faults = [
+        *record.faults(found, settings),
+        *sizes.faults(sizes.files(options.root), all_functions, settings.long),
+    ]
     gone = record.gone(found, settings)
     if options.record and gone:
         record.shrink(options.settings, gone)

@@ -2,17 +2,17 @@
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import python
 import record
 import rust
+import sizes
+from functions import Function, bracket
 
-LONG = 60
 MANY = 8
 WIDE = 3
-FUNCTION = re.compile(r"\bfn\s+[A-Za-z_]\w*")
 SUPPRESSED = re.compile(
     r"#!?\[(?:allow|expect)\(|#\s*noqa|#\s*type:\s*ignore|#\s*pyright:\s*ignore|#\s*pragma:"
 )
@@ -21,17 +21,15 @@ TUPLE = re.compile(r"(?:->|[:<,=])\s*\(")
 
 
 def rows(
-    root: Path, crates: Mapping[str, rust.Crate], modules: Mapping[str, python.Module], found: record.Found
+    root: Path,
+    crates: Mapping[str, rust.Crate],
+    modules: Mapping[str, python.Module],
+    found: record.Found,
+    functions: Sequence[Function],
 ) -> dict[str, int]:
     """What the table shows, by its label."""
     code = [module for crate in crates.values() for module in crate.modules.values()]
     boundary = [module for module in code if module.path.startswith("rust/python/")]
-    lengths = [*(length for module in code for length, _ in _functions(module.code))]
-    many = [*(count for module in code for _, count in _functions(module.code))]
-    for module in modules.values():
-        for length, count in _definitions(module):
-            lengths.append(length)
-            many.append(count)
     sources = [(root / module.path).read_text() for module in [*code, *modules.values()]]
     stub = root / python.PACKAGE / "_native.pyi"
     circles = [
@@ -51,8 +49,12 @@ def rows(
         "lines of code, Python": sum(
             _statements(module, root) for module in modules.values() if module.path.endswith(".py")
         ),
-        f"functions of more than {LONG} lines": sum(length > LONG for length in lengths),
-        f"functions of more than {MANY} parameters": sum(count > MANY for count in many),
+        f"functions of more than {sizes.FUNCTION} lines": sum(
+            function.lines > sizes.FUNCTION for function in functions
+        ),
+        f"functions of more than {MANY} parameters": sum(
+            function.parameters > MANY for function in functions
+        ),
         "rows (tuples of more than 3) in the boundary": sum(_tuples(module.code) for module in boundary),
         "rows in the stub": _stub_tuples(stub),
         "unsafe blocks and impls": sum(
@@ -101,47 +103,11 @@ def _statements(module: python.Module, root: Path) -> int:
     )
 
 
-def _functions(code: str) -> Iterator[tuple[int, int]]:
-    """Of each Rust function: its lines, and its parameters without `self`."""
-    for match in FUNCTION.finditer(code):
-        start = code.find("(", match.end())
-        end = _bracket(code, start)
-        parameters = [
-            part
-            for part in rust.split(code[start + 1 : end])
-            if not re.fullmatch(r"&?\s*(?:'\w+\s+)?(?:mut\s+)?self(?::.*)?", part)
-        ]
-        yield code.count("\n", match.start(), rust.closing(code, match.start())) + 1, len(parameters)
-
-
-def _definitions(module: python.Module) -> Iterator[tuple[int, int]]:
-    """Of each Python function: its lines without a docstring, and its parameters; those by keyword do not count in public ones."""
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            length = (node.end_lineno or node.lineno) - node.lineno + 1
-            if ast.get_docstring(node) is not None:
-                length -= (node.body[0].end_lineno or 0) - node.body[0].lineno + 1
-            names = [*node.args.posonlyargs, *node.args.args]
-            if node.name.startswith("_") and node.name != "__init__":
-                names += node.args.kwonlyargs
-            yield length, sum(argument.arg not in {"self", "cls"} for argument in names)
-
-
-def _bracket(code: str, start: int) -> int:
-    depth = 0
-    for at in range(start, len(code)):
-        depth += code[at] in "([{"
-        depth -= code[at] in ")]}"
-        if depth == 0:
-            return at
-    return len(code)
-
-
 def _tuples(code: str) -> int:
     count = 0
     for match in TUPLE.finditer(code):
         start = match.end() - 1
-        inner = code[start + 1 : _bracket(code, start)]
+        inner = code[start + 1 : bracket(code, start)]
         # Values and arguments of closures have other characters; a type consists of names, paths and references.
         parts = rust.split(inner)
         count += (

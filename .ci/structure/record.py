@@ -21,6 +21,8 @@ class Settings(NamedTuple):
     layers: dict[str, list[list[str]]]
     circles: list[list[str]]
     upward: list[str]
+    long: dict[str, str]
+    """What may be longer than others, and why."""
 
 
 def read(path: Path) -> Settings:
@@ -28,9 +30,8 @@ def read(path: Path) -> Settings:
     content = tomllib.loads(path.read_text())
     layers = {group: [row.split() for row in rows] for group, rows in content.get("layers", {}).items()}
     recorded = content.get("recorded", {})
-    return Settings(
-        layers, [circle.split() for circle in recorded.get("circles", [])], list(recorded.get("upward", []))
-    )
+    circles = [circle.split() for circle in recorded.get("circles", [])]
+    return Settings(layers, circles, list(recorded.get("upward", [])), dict(content.get("long", {})))
 
 
 def faults(found: Found, settings: Settings) -> list[str]:

@@ -81,6 +81,23 @@ async def test_what_has_moved_is_a_hit_with_all_that_is_known_of_it(caching: Edg
         assert cache_of(other).purge(tag="all") == 3
 
 
+async def test_what_is_released_is_gone_and_its_memory_is_the_systems(caching: Edges) -> None:
+    script = NumberedOrigin(always(FRESH, body=bytes(MEBIBYTE)))
+    async with ScriptedOrigin(script) as origin:
+        client = await client_of(caching, origin)
+        for target in ("/a", "/b", "/c"):
+            await client.ask(target)
+        pool = caching.engine.stats().pool
+        assert pool.live_bytes >= 3 * MEBIBYTE
+        # What was held, and what was free before.
+        assert native(caching).release_memory() >= 3 * MEBIBYTE
+        assert not cache_of(caching).list()
+        assert (await client.ask("/a")).body == bytes(MEBIBYTE), "it is fetched again"
+        assert len(script.requests) == 4
+        assert (await client.ask("/a")).body == bytes(MEBIBYTE)
+        assert len(script.requests) == 4
+
+
 async def test_parts_and_empty_bodies_move(caching: Edges, other: Edges) -> None:
     film = Film()
     async with (

@@ -1,76 +1,24 @@
 """Two gateways under load, and a Prometheus that scrapes them."""
 
-import asyncio
 import datetime as dt
-import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import aiohttp
 import trustme
 
 from support.brokers.redis_server import RedisServer
-from support.command import Running, free_port, serve
+from support.command import Running, serve
 from support.programs import require
-from support.waiting import DEADLINE
+from support.prometheus import Prometheus, scraping
 
 from .load import Load
 from .origin import Origin
 
 HERE = Path(__file__).parent
-SCRAPE = "500ms"
-WINDOW = "4s"
-"""In place of `$__rate_interval`."""
 _STATUS = re.compile(r"status on http://([\d.]+:\d+)")
-
-
-class Prometheus:
-    """Its HTTP interface."""
-
-    def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
-        self.url, self._session = url, session
-
-    async def query(self, expression: str) -> list[dict[str, Any]]:
-        """The series of an expression now."""
-        return await self._ask("query", query=with_values(expression))
-
-    async def over(self, expression: str, start: float, end: float, step: float) -> list[dict[str, Any]]:
-        """The series of an expression between two times."""
-        span = {"start": str(start), "end": str(end), "step": str(step)}
-        return await self._ask("query_range", query=with_values(expression), **span)
-
-    async def _ask(self, what: str, **fields: str) -> list[dict[str, Any]]:
-        async with self._session.post(f"{self.url}/api/v1/{what}", data=fields) as response:
-            answer = await response.json()
-        assert answer["status"] == "success", f"{fields['query']}: {answer}"
-        return list(answer["data"]["result"])
-
-    async def ready(self) -> None:
-        async with asyncio.timeout(DEADLINE):
-            while True:
-                try:
-                    async with self._session.get(f"{self.url}/-/ready") as response:
-                        if response.status == 200:
-                            return
-                except aiohttp.ClientConnectionError:
-                    pass
-                await asyncio.sleep(0.05)
-
-
-def with_values(expression: str) -> str:
-    """With values in place of Grafana's variables."""
-    for variable, value in (
-        ("$__rate_interval", WINDOW),
-        ("$job", ".*"),
-        ("$instance", ".*"),
-        ("$route", ".*"),
-    ):
-        expression = expression.replace(variable, value)
-    return expression
 
 
 @dataclass
@@ -122,8 +70,7 @@ async def running(directory: Path, rules: Path) -> AsyncIterator[Rig]:
         )
         gateway_status = (await gateway.wait_for(_STATUS))[1]
         targets = {"site:9145": site_status, "gateway:9145": gateway_status}
-        session = await stack.enter_async_context(aiohttp.ClientSession())
-        prometheus = await stack.enter_async_context(_prometheus(program, directory, rules, targets, session))
+        prometheus = await stack.enter_async_context(scraping(program, directory, rules, targets))
         load = await stack.enter_async_context(Load(site.port, gateway.port, authority).running())
         yield Rig(prometheus, load, site, spare)
 
@@ -134,34 +81,3 @@ def _write_certificate(authority: trustme.CA, directory: Path, name: str, days: 
     leaf = authority.issue_cert(name, not_after=until)
     (directory / f"{name}.pem").write_bytes(b"".join(blob.bytes() for blob in leaf.cert_chain_pems))
     (directory / f"{name}.key").write_bytes(leaf.private_key_pem.bytes())
-
-
-@asynccontextmanager
-async def _prometheus(
-    program: str, directory: Path, rules: Path, targets: dict[str, str], session: aiohttp.ClientSession
-) -> AsyncIterator[Prometheus]:
-    jobs = [{"targets": [address], "labels": {"instance": name}} for name, address in targets.items()]
-    configuration = {
-        "global": {"scrape_interval": SCRAPE, "evaluation_interval": SCRAPE},
-        "rule_files": [str(rules)],
-        "scrape_configs": [{"job_name": "penstock", "static_configs": jobs}],
-    }
-    path = directory / "prometheus.yml"
-    # JSON is YAML.
-    path.write_text(json.dumps(configuration))
-    url = f"127.0.0.1:{free_port()}"
-    with (directory / "prometheus.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            *(program, f"--config.file={path}", f"--storage.tsdb.path={directory / 'tsdb'}"),
-            f"--web.listen-address={url}",
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        prometheus = Prometheus(f"http://{url}", session)
-        await prometheus.ready()
-        yield prometheus
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()

@@ -19,21 +19,17 @@ from boards.rules import ALERTS, RECORDED
 from boards.shape import Line
 from generate import HERE as GENERATED
 from support.browser import open_browser
+from support.drawing import EMPTY, draw, named
 from support.programs import missing, output_of, require
+from support.prometheus import Prometheus
 from support.waiting import DEADLINE
 
-from .drawing import draw, named
-from .rig import Prometheus, Rig, running
+from .rig import Rig, running
 
 _WATCHED = 90.0
 """Seconds of load that pictures show."""
 _DRAWN = 6.0
 """Seconds of load that are drawn by a test."""
-
-_EMPTY = """[...document.querySelectorAll('section')]
-    .filter((section) => !section.querySelector('.legend span, .number, .bars i'))
-    .map((section) => section.innerText)"""
-"""Panels on which there is nothing to see."""
 
 _LINES = [
     (f"{page.name}: {panel.title}", line) for page in PAGES for panel in page.panels for line in panel.lines
@@ -111,6 +107,6 @@ async def _drawn(rig: Rig, begun: float, watched: float, profile: Path, into: Pa
         for dashboard in PAGES:
             target = into / f"dashboard-{dashboard.name}.png"
             await draw(dashboard, rig.prometheus, (end - watched * 0.9, end), page, target)
-            assert await page.evaluate(_EMPTY) == []
+            assert await page.evaluate(EMPTY) == []
             if os.environ.get("PENSTOCK_PICTURES"):
                 await _make_smaller(target)

@@ -156,8 +156,8 @@ async def test_a_client_that_does_not_read_is_sent_no_comments(way: Way) -> None
             rounds = rounds + 1 if endless.is_sending and before == endless.sent else 0
         # Of both streams: as many as the other one has at most, however late this process reads them.
         filling = way.counts().heartbeats
-        # The clock beats at most a third more often: put in meanwhile, there would be twenty more.
-        await beats(clock, filling + 30)
+        # The clock beats at most a third more often: put in meanwhile, there would be 45 more, and half as many again.
+        await beats(clock, 2 * filling + 60)
         there = way.engine.stats().bytes_received
         if not way.is_stock:
             # What waits is in the window, and not in the kernel: by itself that would take some megabytes.
@@ -170,9 +170,9 @@ async def test_a_client_that_does_not_read_is_sent_no_comments(way: Way) -> None
             data += part
         assert data.replace(BEAT, b"") == event * endless.sent
         # What was put in stands before the event that was coming. On a busy machine this origin may pause before the
-        # window is full, and for some beats after its client reads again.
+        # window is full, and for a second after its client reads again.
         comments = [part.count(BEAT) for part in data.split(event)]
-        assert sum(comments[: there // len(event) + 2]) <= filling + 10, (
+        assert sum(comments[: there // len(event) + 2]) <= filling + 30, (
             "comments were put in while nothing was read"
         )
 

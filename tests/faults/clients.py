@@ -142,6 +142,10 @@ async def subscriber(edges: Edges, cell: Cell) -> None:
         fields = [f"Last-Event-ID: {cell.number}-{len(got) - 1}"] if got else []
         after = await ask(served.port, *fields, within=30, path=f"/events/{topic}")
         assert got + events(after.body) == truth, f"after {len(got)} events: {brief(after)}"
+        lost = await ask(
+            served.port, f"Last-Event-ID: {cell.number}-lost", within=30, path=f"/events/{topic}"
+        )
+        check_gap(lost, truth)
         await until(lambda: served.connections == 0, "no connection is left")
     finally:
         hub.close()
@@ -153,6 +157,14 @@ def check_given(sent: Message, truth: list[bytes]) -> None:
     if sent.status == 200 and given:
         assert given == truth[: len(given)], f"not in order, or not once: {given[-2:]}"
         assert not sent.whole or given == truth, "a truncated stream looks whole"
+
+
+def check_gap(seen: Message, truth: list[bytes]) -> None:
+    """One whose last event is not known any more is told so, before all that is there."""
+    assert seen.field("penstock-resume") == "gap", f"a gap is not announced: {seen.fields}"
+    first = seen.body.partition(b"\n\n")[0].split(b"\n")
+    assert b"event: penstock-gap" in first, f"a gap is not announced: {first}"
+    assert events(seen.body) == truth, f"after a gap: {brief(seen)}"
 
 
 async def worker(edges: Edges, cell: Cell) -> None:

@@ -124,6 +124,34 @@ async def test_the_most_urgent_response_comes_first(serve: Serve, how: str) -> N
             assert (await client.answer(stream)).body == LARGE
 
 
+async def test_of_requests_that_come_at_once_what_is_stored_waits_for_no_other(serve: Serve) -> None:
+    gate = asyncio.Event()
+    body = BODY[:50_000]
+
+    async def say(peer: Peer) -> None:
+        while True:
+            request = await peer.request()
+            if request.target.endswith("slow"):
+                await gate.wait()
+            await peer.send(answer(f"Content-Length: {len(body)}", "Cache-Control: max-age=60", body=body))
+
+    async with ScriptedOrigin(say) as origin:
+        served = await serve(origin.url)
+        client = await served.connect(window=1 << 24)
+        client.h2.increment_flow_control_window(1 << 24)
+        assert (await client.ask("/cached/a")).body == body
+        asked = [("/cached/a", "u=5"), ("/native/slow", "u=0"), *[("/cached/a", "u=1")] * 8]
+        late, slow, *urgent = [client.begin(path, ("priority", value)) for path, value in asked]
+        await client.flush()
+        for stream in (late, *urgent):
+            assert (await client.answer(stream)).body == body
+        assert not client.answers[slow].fields
+        first = [client.order.index(stream) for stream in (*urgent, late)]
+        assert first == sorted(first), "one write has all of them, the urgent ones first"
+        gate.set()
+        assert (await client.answer(slow)).body == body
+
+
 async def test_events_come_beside_a_download(serve: Serve) -> None:
     gate = asyncio.Event()
 

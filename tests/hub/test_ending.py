@@ -117,7 +117,7 @@ async def test_a_topic_of_an_external_log_lets_in_who_waits_once_it_is_loaded(to
     hub = topics.hub()
     hub.close()
     engine = topics.edge.engine
-    hub.native_hub = native = _native.Hub(engine.native, History(memory="1MiB"), True)
+    hub.native_hub = native = _native.Hub(engine.native, History(memory="1MiB"), True, None)
     served = await topics.serve(hub)
     names, more = native.wanted()
     assert names == []

@@ -23,6 +23,10 @@ from support.waiting import in_time, until, until_blocking
 from .conftest import Connect, Serve
 
 
+async def ok(_: web.Request) -> web.Response:
+    return web.Response(text="ok")
+
+
 @pytest.mark.parametrize("how", [RawClient.abort, RawClient.reset], ids=["closing", "resetting"])
 async def test_handlers_hear_of_it_as_on_aiohttps_own(serve: Serve, connect: Connect, how) -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
@@ -105,9 +109,6 @@ def answered(sockets: list[int]) -> list[int]:
 
 
 async def test_a_stalled_application_is_waited_for_by_so_many(serve: Serve, connect: Connect) -> None:
-    async def ok(_: web.Request) -> web.Response:
-        return web.Response(text="ok")
-
     served = await serve(ok, edge=Edge(app_waiting=2))
     clients = [await connect(served) for _ in range(4)]
     for client in clients:
@@ -174,6 +175,77 @@ async def test_cleanup_lets_requests_finish(serve: Serve, connect: Connect) -> N
     assert await busy.rest() == b""
     await cleanup
     assert served.counts() == (0, 0, 0)
+
+
+async def test_a_request_is_not_given_to_a_protocol_that_closes(serve: Serve, connect: Connect) -> None:
+    served = await serve(ok)
+    client = await connect(served)
+    await client.ask()
+    (protocol,) = served.runner.server.connections
+    os.write(client.writer.get_extra_info("socket").fileno(), b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    # In one turn of the loop: it closes, as by aiohttp's timer, and the request is taken.
+    protocol._next_keepalive_close_time = 0
+    asyncio.get_running_loop().call_soon(protocol._process_keepalive)
+    until_blocking(lambda: served.counts()[0] == 1, "the request waits for the application")
+    assert await client.body(await client.head()) == b"ok"
+
+
+async def test_a_protocol_that_was_idle_for_too_long_gets_no_request(serve: Serve, connect: Connect) -> None:
+    served = await serve(ok)
+    await (await connect(served)).ask()
+    (protocol,) = served.runner.server.connections
+    # As the timer of aiohttp's, after `keepalive_timeout`.
+    protocol._next_keepalive_close_time = 0
+    protocol._process_keepalive()
+    await until(lambda: served.counts() == (0, 0, 0), "it has left")
+    assert (await (await connect(served)).ask()).body == b"ok"
+
+
+async def test_what_comes_after_aiohttp_closes_idle_protocols_is_answered(
+    serve: Serve, connect: Connect
+) -> None:
+    served = await serve(ok)
+    client = await connect(served)
+    await client.ask()
+    served.runner.server.pre_shutdown()
+    for _ in range(2):
+        assert (await client.ask()).body == b"ok"
+    assert served.counts() == (0, 0, 0), "no protocol waits for a second request: shutdown would wait for it"
+
+
+async def test_a_request_that_is_under_way_then_does_not_cost_its_connection(
+    serve: Serve, connect: Connect
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait(request: web.Request) -> web.Response:
+        begun.set()
+        await go_on.wait()
+        return web.Response(body=await request.read())
+
+    served = await serve(wait)
+    client = await connect(served)
+    await client.get("/", "Content-Length: 4", method="POST")
+    await client.send(b"ha")
+    await in_time(begun.wait(), "the handler has begun")
+    served.runner.server.pre_shutdown()
+    go_on.set()
+    await client.send(b"lf")
+    assert await client.body(await client.head()) == b"half"
+    await client.get("/", "Content-Length: 4", method="POST")
+    await client.send(b"more")
+    assert await client.body(await client.head()) == b"more"
+
+
+async def test_shutdown_does_not_wait_for_a_protocol_that_has_answered_since(
+    serve: Serve, connect: Connect
+) -> None:
+    served = await serve(ok)
+    client = await connect(served)
+    server = served.runner.server
+    server.pre_shutdown()
+    await client.ask()
+    await in_time(server.shutdown(3600), "the server is shut down")
 
 
 async def test_cleanup_cuts_off_what_does_not_finish(serve: Serve, connect: Connect) -> None:

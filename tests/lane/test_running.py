@@ -36,6 +36,9 @@ async def slow(request):
     await response.write(b"whole")
     return response
 
+async def echo(request):
+    return web.Response(text=await request.text())
+
 async def quick(request):
     return web.Response(text="ok")
 
@@ -51,6 +54,7 @@ def make():
     app.on_startup.append(starts)
     app.router.add_get("/slow", slow)
     app.router.add_get("/quick", quick)
+    app.router.add_post("/echo", echo)
     app.router.add_get("/relay", penstock.web.Gateway({origin!r}).relay)
     app.on_cleanup.append(ended)
     return app
@@ -120,6 +124,27 @@ async def test_a_signal_lets_requests_finish(tmp_path: Path, number: signal.Sign
             client.abort()
     assert [line for line in running.lines if line in ENDS] == ["cleaned up", "returned"]
     assert "Traceback" not in running.log()
+
+
+@BOTH
+async def test_a_signal_lets_requests_come_to_their_end(tmp_path: Path, number: signal.Signals) -> None:
+    """aiohttp takes nothing from a client any more once it stops."""
+    async with run_app(tmp_path) as running:
+        busy = await begun(running)
+        client = await RawClient.connect(running.port)
+        await client.get("/echo", "Content-Length: 9", "Expect: 100-continue", method="POST")
+        assert (await client.head()).status == 100, "its handler has begun"
+        await client.send(b"one")
+        running.process.send_signal(number)
+        await refused(running)
+        await client.send(b"twothree"[:6])
+        head = await client.head()
+        assert (head.status, await client.body(head)) == (200, b"onetwothr")
+        running.process.send_signal(signal.SIGUSR1)
+        assert [await busy.chunk(), await busy.chunk()] == [b"whole", b""]
+        assert await running.ended() == 0
+        for each in (client, busy):
+            each.abort()
 
 
 @BOTH

@@ -72,7 +72,7 @@ async def test_health_and_readiness_say_what_was_looked_at(pages: Pages) -> None
     status, ready = await pages.check("ready")
     assert (status, ready["ready"]) == (200, True)
     names = [check["check"] for check in ready["checks"]]
-    assert names == ["threads", "listening", "pool", "application"]
+    assert names == ["threads", "listening", "pool", "pressure", "application"]
     assert all(check["ok"] for check in ready["checks"])
 
 
@@ -178,7 +178,8 @@ async def test_an_address_that_is_taken_ends_the_start(engine: penstock.Engine, 
 async def test_pages_of_an_engine_without_a_site(engine: penstock.Engine) -> None:
     with NativePages(engine, Status(listen="127.0.0.1:0")) as native:
         pages = Pages(native.url)
-        assert [check["check"] for check in (await pages.check("ready"))[1]["checks"]] == ["threads", "pool"]
+        checks = (await pages.check("ready"))[1]["checks"]
+        assert [check["check"] for check in checks] == ["threads", "pool", "pressure"]
         text = penstock.metrics.text(engine)
         names = Metrics(text).families.keys()
         assert names == (await pages.metrics()).families.keys()

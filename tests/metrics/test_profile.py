@@ -25,6 +25,7 @@ from support.waiting import in_time
 from .conftest import Serve, Served
 
 BODY = b"x" * 200_000
+ROUNDS = 5
 KINDS = {
     *("scheduler", "client", "origin", "cache", "hub", "application"),
     *("inspection", "http2", "tls", "sockets", "log"),
@@ -50,6 +51,12 @@ def spent(profile: dict[str, Any]) -> dict[str, float]:
 def holder(profile: dict[str, Any], lane: str | None, route: str | None) -> dict[str, Any]:
     (row,) = (row for row in profile["memory"] if (row["lane"], row["route"]) == (lane, route))
     return dict(row)
+
+
+def covers(profile: dict[str, Any], responses: dict[tuple[str, str], int]) -> bool:
+    """Whether memory for so many responses of 100,000 bytes was taken while the profile ran, by lane and route."""
+    taken = {(row["lane"], row["route"]): row["taken_bytes"] for row in profile["memory"]}
+    return all(taken.get(route, 0) >= count * 100_000 for route, count in responses.items())
 
 
 async def whole(peer: Peer) -> None:
@@ -128,19 +135,24 @@ async def test_memory_is_told_by_route(engine: penstock.Engine, serve: Serve) ->
         served = await serve(engine, app)
         before = await profiled(served.pages, 0.1)
         assert all(row["route"] is None for row in before["memory"])
-        profile = asyncio.ensure_future(profiled(served.pages, 2.0))
         clients: list[RawClient] = []
-        for target in ("/slow/a", "/slow/b", "/app/a"):
-            client = await served.connect()
-            clients.append(client)
-            await client.get(target)
-            await in_time(client.head(), "the response has begun")
-            await in_time(client.reader.readexactly(100_000), "all that there is")
-        told = await in_time(profile, "the profile")
+        # On a machine that is busy enough, a profile ends before the responses have begun: then the next one has them.
+        for _ in range(ROUNDS):
+            profile = asyncio.ensure_future(profiled(served.pages, 2.0))
+            for target in ("/slow/a", "/slow/b", "/app/a"):
+                client = await served.connect()
+                clients.append(client)
+                await client.get(target)
+                await in_time(client.head(), "the response has begun")
+                await in_time(client.reader.readexactly(100_000), "all that there is")
+            told = await in_time(profile, "the profile")
+            if covers(told, {("native", "slow"): 2, ("app", "application"): 1}):
+                break
+        else:
+            pytest.fail(f"{ROUNDS} profiles, each without a part of what was sent: {told['memory']}")
         slow, relayed = holder(told, "native", "slow"), holder(told, "app", "application")
         for row, count in ((slow, 2), (relayed, 1)):
             assert row["taken"] >= count, told["memory"]
-            assert row["taken_bytes"] >= count * 100_000
             assert 0 <= row["bytes"] <= row["taken_bytes"]
         stalls.set()
         for client in clients:

@@ -1,16 +1,21 @@
 """Sites on an engine with little memory and the settings that a user gets, on one engine thread and on three."""
 
+import asyncio
+import os
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
 import penstock
 from penstock.config import OriginLimits
+from penstock.framing import Fixed
 from penstock.metrics import text
 from penstock.testing import Peer
 from support.client import answer
 from support.edges import Edges
 from support.leaks import engine_under_test
+from support.waiting import until
 
 CONNECTIONS = 4
 """To an origin, for each engine thread."""
@@ -52,6 +57,24 @@ async def endless(peer: Peer, asked: list[str] | None = None) -> None:
         await peer.send(answer("Cache-Control: no-store"))
         while True:
             await peer.send(b"x" * 65536)
+
+
+@asynccontextmanager
+async def full_pool(engine: penstock.Engine) -> AsyncIterator[None]:
+    """Frames that a program keeps, until there is no more memory for others."""
+    frames: list[asyncio.Task[penstock.Frame]] = []
+    async with AsyncExitStack() as streams:
+        while engine.stats().pool.state != "full":
+            zeros = penstock.open_fd(os.open("/dev/zero", os.O_RDONLY), framing=Fixed(65536), engine=engine)
+            frames.append(asyncio.ensure_future(anext(await streams.enter_async_context(zeros))))
+            await until(
+                lambda: frames[-1].done() or engine.stats().pool.state == "full",
+                "it is read, or the pool is full",
+            )
+        yield
+        for frame in frames:
+            frame.cancel()
+        frames.clear()
 
 
 @pytest.fixture(params=[pytest.param(1, id="one thread"), pytest.param(3, id="three threads")])

@@ -1,84 +1,23 @@
-"""What a user has who installs the wheel in a fresh directory of a machine without Rust: each command of the guide runs.
-
-PENSTOCK_WHEEL names the wheel: `make test-wheel` and `make test-interpreters` set it.
-"""
+"""What a user has of the wheel in a fresh directory of a machine without Rust: each command of the guide runs."""
 
 import asyncio
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 import penstock
-from penstock.testing import Peer, ScriptedOrigin
+from penstock.testing import ScriptedOrigin
 from penstock.tokens import SignedUrl
-from support.client import answer
-from support.command import listening, serve
+from support.command import listening
 from support.documents import tables
 from support.programs import output_of, require
 
-WHEEL = os.environ.get("PENSTOCK_WHEEL")
+from .conftest import Fresh, origin
+
 STATUS_PAGES = re.compile(r"status on (\S+)")
 PAGE = re.compile(r"open\s+(https?://\S+)")
-
-pytestmark = pytest.mark.skipif(WHEEL is None, reason="PENSTOCK_WHEEL names no wheel: run 'make test-wheel'")
-
-
-class Fresh(NamedTuple):
-    """A directory with an environment, and nothing of the checkout."""
-
-    folder: Path
-    environment: dict[str, str]
-
-    @property
-    def command(self) -> str:
-        return str(self.folder / "venv" / "bin" / "penstock")
-
-    def run(self, *arguments: str, statuses: tuple[int, ...] = (0,)) -> str:
-        """What the installed command prints; it has to end with one of `statuses`."""
-        done = subprocess.run(
-            [self.command, *arguments],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode in statuses, done.stdout + done.stderr
-        return done.stdout
-
-
-@pytest.fixture(scope="module")
-def fresh(tmp_path_factory: pytest.TempPathFactory) -> Fresh:
-    """The wheel with what it requires, by pip. PATH has the environment's programs alone: no cargo, no compiler."""
-    folder = tmp_path_factory.mktemp("fresh")
-    venv = folder / "venv"
-    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-    settings = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    environment = settings | {"PATH": str(venv / "bin"), "HOME": str(folder)}
-    # An index that the machine is set up with is named in its home directory.
-    pip = [
-        venv / "bin" / "pip",
-        "--disable-pip-version-check",
-        "install",
-        "-q",
-        "--only-binary",
-        ":all:",
-        str(WHEEL),
-    ]
-    subprocess.run(pip, cwd=folder, env=environment | {"HOME": os.environ["HOME"]}, check=True)
-    return Fresh(folder, environment)
-
-
-async def origin(peer: Peer) -> None:
-    while True:
-        await peer.request()
-        await peer.send(answer("Cache-Control: max-age=60", "Content-Length: 2", body=b"ok"))
 
 
 def test_the_wheel_is_what_is_installed(fresh: Fresh) -> None:
@@ -122,12 +61,7 @@ async def test_a_cached_route_is_served_and_counted(fresh: Fresh) -> None:
     curl = require("curl", package="curl")
     async with (
         ScriptedOrigin(origin) as server,
-        serve(
-            *("--origin", server.url, "--cache", "8MiB", "--status-listen", "127.0.0.1:0"),
-            directory=fresh.folder,
-            command=(fresh.command,),
-            environment=fresh.environment,
-        ) as running,
+        fresh.serve("--origin", server.url, "--cache", "8MiB", "--status-listen", "127.0.0.1:0") as running,
     ):
         pages = (await running.wait_for(STATUS_PAGES))[1]
         for _ in range(2):

@@ -25,6 +25,10 @@ class Feed:
 
     async def __call__(self, peer: Peer) -> None:
         await peer.request()
+        await self.begin(peer)
+
+    async def begin(self, peer: Peer) -> None:
+        """Answer a request that has come."""
         end = asyncio.Event()
         await peer.send(HEADS[self.framing])
         self.peers.append(peer)

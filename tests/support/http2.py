@@ -80,6 +80,8 @@ class Http2Client:
         self.settled = False
         self.closed = False
         self._pending = bytearray()
+        self._unknown: set[int] = set()
+        """The streams that hyper-h2 has not begun."""
 
     @classmethod
     async def connect(
@@ -128,6 +130,9 @@ class Http2Client:
         await self.writer.drain()
 
     async def frames(self, *frames: Frame) -> None:
+        """Send frames past hyper-h2. What the server sends on a stream that hyper-h2 has not begun is read and dropped."""
+        begun = self.h2.highest_outbound_stream_id
+        self._unknown.update(frame.stream_id for frame in frames if frame.stream_id > begun)
         await self.raw(b"".join(frame.serialize() for frame in frames))
 
     async def request(
@@ -139,6 +144,14 @@ class Http2Client:
         ends: bool = True,
     ) -> int:
         """Begin a stream; with `body` all of it is sent as the windows allow."""
+        stream = self.begin(path, *fields, method=method, ends=body is None and ends)
+        await self.flush()
+        if body is not None:
+            await self.send(stream, body, ends=ends)
+        return stream
+
+    def begin(self, path: str, *fields: tuple[str, str], method: str = "GET", ends: bool = True) -> int:
+        """Begin a stream with the next flush."""
         stream: int = self.h2.get_next_available_stream_id()
         head = [
             (":method", method),
@@ -147,10 +160,7 @@ class Http2Client:
             (":path", path),
             *fields,
         ]
-        self.h2.send_headers(stream, head, end_stream=body is None and ends)
-        await self.flush()
-        if body is not None:
-            await self.send(stream, body, ends=ends)
+        self.h2.send_headers(stream, head, end_stream=ends)
         return stream
 
     async def send(self, stream: int, body: bytes, *, ends: bool = True) -> None:
@@ -203,6 +213,8 @@ class Http2Client:
         if frame[3] == _GOAWAY:
             # hyper-h2 takes nothing after it, but what was begun goes on.
             self.last, self.goodbye = struct.unpack(">II", frame[9:17])
+            return
+        if int.from_bytes(frame[5:9], "big") in self._unknown:
             return
         with suppress(h2.exceptions.StreamClosedError):
             for event in self.h2.receive_data(frame):

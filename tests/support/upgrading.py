@@ -14,6 +14,36 @@ from .waiting import in_time, until
 
 SERVES = re.compile(r"upgrade: process (\d+) serves")
 FAILED = re.compile(r"the upgrade has failed")
+MOVED = re.compile(r"(\d+) event streams have moved, and (\d+) could not")
+BEGINS = re.compile(r"process (\d+) begins")
+
+# `penstock`, but for that one of the two processes ends itself at a message.
+DYING = """
+import os, signal, sys
+side, when, step = os.environ["STEP"].split()
+is_next = "PENSTOCK_UPGRADE_SOCKET" in os.environ
+print(f"process {os.getpid()} begins", file=sys.stderr, flush=True)
+if (side == "next") == is_next:
+    if is_next:
+        import penstock.serving.predecessor as module
+    else:
+        import penstock.serving.successor as module
+    send, receive = module.send, module.receive
+    def end_at(moment, message):
+        if (when, step) == (moment, type(message).__name__.lower()):
+            os.kill(os.getpid(), getattr(signal, os.environ.get("SIGNAL", "SIGKILL")))
+    def end_and_send(link, message, *more):
+        end_at("before", message)
+        send(link, message, *more)
+        end_at("after", message)
+    def receive_and_end(link):
+        found = receive(link)
+        end_at("at", found[0])
+        return found
+    module.send, module.receive = end_and_send, receive_and_end
+from penstock.cli import main
+main()
+"""
 
 
 async def gone(process: int) -> None:

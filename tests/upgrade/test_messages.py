@@ -23,6 +23,7 @@ KNOWN: dict[str, messages.Message] = {
         more=False,
     ),
     "keys": messages.Keys((messages.TicketKey(3600.0, "00ff" * 24, 1_764_000_000.5, 1_764_010_800.5),)),
+    "hub": messages.Hub("chat"),
     "ready": messages.Ready(),
     "take": messages.Take(),
     "taken": messages.Taken(),
@@ -38,11 +39,22 @@ KNOWN: dict[str, messages.Message] = {
         3600.5,
         0.25,
     ),
+    "subscriber": messages.Subscriber(
+        9,
+        "GET /topics/a HTTP/1.1\r\nHost: example.org\r\n\r\n",
+        "1764000000000-3",
+        True,
+        1234,
+        1200,
+        3600.5,
+        0.25,
+    ),
     "have": messages.Have(7),
     "refuse": messages.Refuse(7, "no route relays its request"),
     "go": messages.Go((7, 8)),
     "begun": messages.Begun((7, 8)),
     "clients": messages.Clients(2),
+    "revoke": messages.Revoke(("example.org live", "vod"), ("Bearer \xe9", None), None, cut=True),
     "abort": messages.Abort("it was not ready within 120 s"),
 }
 
@@ -75,6 +87,8 @@ _WRONG: list[tuple[bytes, str]] = [
     (b'{"message":"go","numbers":[1,"2"]}', "numbers"),
     (b'{"message":"keys","keys":[{"period":1.0}]}', "ticketkey: its fields are"),
     (b'{"message":"keys","keys":["a"]}', "keys"),
+    (b'{"message":"revoke","routes":"live","key":null,"tenant":null,"cut":true}', "routes"),
+    (b'{"message":"revoke","routes":[],"key":[1],"tenant":null,"cut":true}', "key"),
     (b'{"message":"go","numbers":[1.0]}', "numbers"),
     (
         (

@@ -1,7 +1,6 @@
 """Either process of an upgrade is killed at a step of it: the other one serves."""
 
 import os
-import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -14,37 +13,8 @@ from support.client import RawClient
 from support.command import LISTENING, Running, serve
 from support.feeds import Feed, begin, goes_on
 from support.origins import Recorder
-from support.upgrading import FAILED, ask, gone
+from support.upgrading import BEGINS, DYING, FAILED, ask, gone
 from support.waiting import in_time
-
-# `penstock`, but for that one of the two processes ends itself at a message.
-_SCRIPT = """
-import os, signal, sys
-side, when, step = os.environ["STEP"].split()
-is_next = "PENSTOCK_UPGRADE_SOCKET" in os.environ
-print(f"process {os.getpid()} begins", file=sys.stderr, flush=True)
-if (side == "next") == is_next:
-    if is_next:
-        import penstock.serving.predecessor as module
-    else:
-        import penstock.serving.successor as module
-    send, receive = module.send, module.receive
-    def end_at(moment, message):
-        if (when, step) == (moment, type(message).__name__.lower()):
-            os.kill(os.getpid(), getattr(signal, os.environ.get("SIGNAL", "SIGKILL")))
-    def end_and_send(link, message, *more):
-        end_at("before", message)
-        send(link, message, *more)
-        end_at("after", message)
-    def receive_and_end(link):
-        found = receive(link)
-        end_at("at", found[0])
-        return found
-    module.send, module.receive = end_and_send, receive_and_end
-from penstock.cli import main
-main()
-"""
-_BEGINS = re.compile(r"process (\d+) begins")
 
 
 @asynccontextmanager
@@ -58,13 +28,13 @@ async def upgraded_until(
 
     `prepare` is called with its port before the upgrade. At the step one of the two sends itself the signal `how`.
     """
-    command = (sys.executable, "-c", _SCRIPT)
+    command = (sys.executable, "-c", DYING)
     environment = {**os.environ, "STEP": step, "SIGNAL": how}
     async with serve("--origin", origin.url, command=command, environment=environment) as running:
         if prepare is not None:
             await prepare(running.port)
         os.kill(running.process.pid, signal.SIGUSR2)
-        number = int((await running.wait_for(_BEGINS))[1])
+        number = int((await running.wait_for(BEGINS))[1])
         try:
             yield running, number
         finally:

@@ -14,10 +14,8 @@ from support.client import RawClient
 from support.command import LISTENING
 from support.feeds import HEADS, Feed, begin, goes_on
 from support.origins import chunk
-from support.upgrading import Line, serving
+from support.upgrading import MOVED, Line, serving
 from support.waiting import in_time, until
-
-MOVED = re.compile(r"(\d+) event streams have moved, and (\d+) could not")
 
 
 async def upgrade(line: Line) -> tuple[int, int]:

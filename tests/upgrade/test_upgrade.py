@@ -17,10 +17,11 @@ from penstock.testing import Peer, ScriptedOrigin
 from support.certificates import written
 from support.client import RawClient, answer
 from support.command import asked, free_port
+from support.feeds import Feed, begin
 from support.origins import Recorder
 from support.scraping import Pages
 from support.upgrading import FAILED, gone, serving
-from support.waiting import in_time
+from support.waiting import in_time, until
 
 APP = """
 import os
@@ -432,6 +433,39 @@ async def test_what_the_cache_has_in_memory_is_there_in_the_next_process() -> No
             await line.ended(first)
         assert origin_asked == targets
         assert "upgrade: 50 stored responses have moved" in line.first.log()
+
+
+async def test_a_process_that_drains_gives_the_memory_of_its_cache_back() -> None:
+    """A stream that stays there keeps the process, for hours if need be."""
+    feed, size = Feed(), 1 << 20
+
+    async def script(peer: Peer) -> None:
+        request = await peer.request()
+        if request.target == "/live":
+            await feed.begin(peer)
+            return
+        await peer.send(answer("Cache-Control: max-age=3600", f"Content-Length: {size}") + bytes(size))
+
+    def pages(process: int) -> int:
+        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    async with (
+        ScriptedOrigin(script) as origin,
+        serving("--origin", origin.url, "--memory", "256MiB", "--cache", "96MiB") as line,
+    ):
+        client = await begin(line.port, feed, "POST")
+        for number in range(64):
+            await line.ask(f"/{number}")
+        first, resident = line.newest, pages(line.newest)
+        # Half an event: it stays.
+        await feed.put(0, b"data: 2")
+        await line.upgrade()
+        await until(lambda: pages(first) < resident - 48 * size, "its memory is the system's")
+        await feed.put(0, b"\n\n")
+        assert await in_time(client.chunk()) == b"data: 2\n\n"
+        await feed.end(0)
+        client.abort()
+        await line.ended(first)
 
 
 async def test_clients_of_tls_resume_their_sessions_in_the_next_process(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""Pages of panels, drawn in a browser from a Prometheus' answers: pictures for the documentation."""
+"""Dashboards, drawn in a browser from a Prometheus' answers: pictures for the documentation.
+
+Who calls this has the modules of dashboards/ on the path.
+"""
 
 import json
 import math
@@ -9,11 +12,14 @@ from typing import Any
 from boards.shape import Page as Dashboard
 from boards.shape import Panel
 from support.browser import Page
-
-from .rig import Prometheus
+from support.prometheus import Prometheus
 
 HERE = Path(__file__).parent
 WIDTH = 1280
+EMPTY = """[...document.querySelectorAll('section')]
+    .filter((section) => !section.querySelector('.legend span, .number, .bars i'))
+    .map((section) => section.innerText)"""
+"""What a drawn page is asked: the panels on which there is nothing to see."""
 _POINTS = 120
 
 
