@@ -112,6 +112,7 @@ __all__ = [
     "claim_listener",
     "clients_given_away",
     "close_given_listeners",
+    "decision_secret",
     "end_moving_streams",
     "entry",
     "entry_line",
@@ -145,6 +146,7 @@ __all__ = [
     "signed_url",
     "status_line",
     "streams_to_move",
+    "take_decision_secret",
     "take_ready",
     "take_ticket_secrets",
     "take_up_stream",
@@ -386,6 +388,15 @@ def ticket_secrets() -> list[TicketSecret]:
 def take_ticket_secrets(secrets: Sequence[TicketKey]) -> None:
     """Begin with the random secrets of another process. What cannot be a secret is dropped."""
 
+def decision_secret() -> str:
+    """The secret of this process that keys of decisions are made with, in hexadecimal digits."""
+
+def take_decision_secret(secret: str) -> bool:
+    """Have keys of decisions be made with the secret of another process.
+
+    False: it is no secret, or keys were made already.
+    """
+
 def begin_streams(numbers: Sequence[int]) -> None:
     """Begin with the streams of these numbers, which were taken up."""
 
@@ -560,6 +571,16 @@ class Decisions:
     def tenants(self) -> dict[str, TenantStats]:
         """The counts of each tenant, by name."""
     def renew(self, tenant: str) -> bool: ...
+    def write_records(self, descriptor: int, content: str, most: int) -> tuple[int, int]:
+        """Write records to a file, up to `most` bytes. How many decisions and tenants are in it.
+
+        `content` is `all`: what is cached and the bytes of tenants; `totals`: the bytes of tenants; or `growth`: their
+        bytes since the last call.
+        """
+
+    def take_records(self, descriptor: int, has_decisions: bool) -> tuple[int, int]:
+        """Take the records in a file, from its beginning. How many decisions and tenants were taken."""
+
     def stats(self) -> DecisionStats: ...
 
 @final
@@ -1519,6 +1540,15 @@ class Engine:
 
     def note_reload(self, is_applied: bool) -> None:
         """Count a reading of the server's configuration: it was applied, or was bad."""
+
+    def write_counters(self, descriptor: int, anew: bool) -> int:
+        """Write counters to a file: `anew` all of them, and else by how much they have grown since the last call.
+
+        How many samples that are.
+        """
+
+    def take_counters(self, descriptor: int) -> None:
+        """Add the counters in a file to those of the metrics, from its beginning."""
 
     def metrics(self, open: bool) -> str:  # noqa: A002
         """All metrics, in Prometheus' text format, or as OpenMetrics."""

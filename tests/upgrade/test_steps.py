@@ -46,7 +46,8 @@ async def upgraded_until(
 @pytest.mark.parametrize(
     "step",
     [
-        *("before hello", "after hello", "at offer", "at keys", "before ready", "after ready", "at take"),
+        *("before hello", "after hello", "at offer", "at keys", "at secret"),
+        *("before ready", "after ready", "at counters", "at take"),
         # It accepts already.
         "before taken",
     ],
@@ -73,7 +74,10 @@ async def test_the_next_process_dies(step: str) -> None:
             "before offer",
             "after offer",
             "before keys",
+            "after secret",
             "at ready",
+            "before counters",
+            "after counters",
             "before take",
             "after take",
             "at taken",

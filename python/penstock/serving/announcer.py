@@ -94,7 +94,7 @@ class Announcer:
         Raises:
             PenstockError: the process before does not hand over (PROCESS_FAILED).
         """
-        self.upgrades.ready()
+        self.upgrades.ready(engine.native)
         lines = [f"listening on {url}" for url in urls]
         if pages is not None:
             # They are of the first site.

@@ -1,9 +1,11 @@
 """The gates before routes that share what is remembered of requests, as the engine has them."""
 
+import logging
+import os
 import socket
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, Protocol, runtime_checkable
 
 from penstock import _native
@@ -11,9 +13,14 @@ from penstock.config import Access
 from penstock.engine import Engine
 
 from .revocations import tell_others
-from .upgrade_messages import Revoke
+from .upgrade_messages import Decided, Revoke
 
-__all__ = ["Gates", "Verifying", "revoke_here"]
+__all__ = ["Gates", "Verifying", "revoke_here", "take_decided", "write_decided"]
+
+_log: Final = logging.getLogger("penstock.serve")
+
+# Bytes of a file of decisions (arbitrary): 100,000 decisions with short names of tenants take 9 MB.
+_MOST: Final = 64 << 20
 
 _lock: Final = threading.Lock()
 _all: Final = weakref.WeakSet["Gates"]()
@@ -98,14 +105,76 @@ class Gates:
         values = None if key is None else [None if each is None else each.encode("latin-1") for each in key]
         self._revoke(values, revocation.tenant, revocation.cut)
 
+    def write(self, descriptor: int, *, growth: bool) -> Decided:
+        """Write what a hook has decided and what tenants have had, or with `growth` what they have had since, to a file.
+
+        What was verified is not written: the next process verifies it anew, with the keys that it has.
+        """
+        content = "growth" if growth else "all" if self._verifier is None else "totals"
+        decisions, tenants = self.native.write_records(descriptor, content, _MOST)
+        return Decided(tuple(self._gates), self._keys, decisions, tenants)
+
+    def take_decided(self, decided: Decided, descriptor: int) -> None:
+        """Take what the process before has written, if it is about a route of these.
+
+        A decision counts where the same parts of a request decide. It is not taken if one of its kind was revoked here.
+        """
+        if not self._gates.keys().isdisjoint(decided.routes):
+            decides_alike = self._verifier is None and decided.parts == self._keys
+            self.native.take_records(descriptor, decides_alike)
+
+    @property
+    def _keys(self) -> tuple[str, ...]:
+        return tuple(f"{kind}:{name}" for kind, name in self._parts)
+
+
+def write_decided(*, growth: bool) -> Iterator[tuple[Decided, int]]:
+    """What this process has for the one that takes its place, each with the descriptor of a file that is closed then.
+
+    Args:
+        growth: what tenants have had since the last call, and no decisions.
+    """
+    for gates in _known():
+        try:
+            descriptor = os.memfd_create("penstock-decisions", os.MFD_CLOEXEC)
+        except OSError as error:
+            _no_memory(error)
+            return
+        try:
+            decided = gates.write(descriptor, growth=growth)
+            if decided.decisions or decided.tenants:
+                yield decided, descriptor
+        except OSError as error:
+            _no_memory(error)
+        finally:
+            os.close(descriptor)
+
+
+def _no_memory(error: OSError) -> None:
+    _log.warning(
+        "upgrade: decisions and totals of tenants stay here, for there is no file for them: %s", error
+    )
+
+
+def take_decided(decided: Decided, descriptor: int) -> None:
+    """Take what the process before this one has decided. From any thread."""
+    for gates in _known():
+        try:
+            gates.take_decided(decided, descriptor)
+        except OSError as error:
+            _log.warning("decisions of the process before this one cannot be read: %s", error)
+
+
+def _known() -> list[Gates]:
+    with _lock:
+        return list(_all)
+
 
 def revoke_here(revocation: Revoke, said_by: socket.socket) -> None:
     """Revoke what the process at the other end of `said_by` has revoked, and tell the ones that it does not know.
 
     From any thread.
     """
-    with _lock:
-        known = list(_all)
-    for gates in known:
+    for gates in _known():
         gates.take(revocation)
     tell_others(revocation, said_by)

@@ -15,10 +15,11 @@ from penstock import _native
 from penstock.exceptions import PenstockError, make_error
 
 from .background import background
-from .gates import revoke_here
+from .gates import revoke_here, take_decided
 from .inherited import take_inherited
 from .revocations import telling
 from .upgrade_messages import (
+    DECISIONS,
     HUBS,
     OLDEST,
     PROTOCOL,
@@ -26,6 +27,8 @@ from .upgrade_messages import (
     Abort,
     Begun,
     Clients,
+    Counters,
+    Decided,
     Done,
     Go,
     Have,
@@ -39,6 +42,7 @@ from .upgrade_messages import (
     Refuse,
     Revoke,
     Room,
+    Secret,
     Stream,
     Subscriber,
     Take,
@@ -74,6 +78,7 @@ class Predecessor:
     def __init__(self, link: socket.socket, version: str) -> None:
         self._link = link
         self._cache: _native.Cache | None = None
+        self._engine: _native.Engine | None = None
         # Of stored responses. It has a thread once there are some.
         self._reader = background()
         self._protocol = PROTOCOL
@@ -91,6 +96,8 @@ class Predecessor:
             while self._take_offer():
                 pass
             self._take_keys()
+            if self._protocol >= DECISIONS:
+                self._take_secret()
         except (EOFError, BrokenPipeError, ConnectionResetError):
             # What it has not given is opened anew.
             self._has_died = True
@@ -114,6 +121,14 @@ class Predecessor:
             raise self._failure(f"it said {type(message).__name__.lower()} in place of keys")
         _native.take_ticket_secrets(message.keys)
 
+    def _take_secret(self) -> None:
+        """Have keys of decisions be made as there, before the first is made."""
+        message, _ = self._receive()
+        if not isinstance(message, Secret):
+            raise self._failure(f"it said {type(message).__name__.lower()} in place of a secret")
+        if not _native.take_decision_secret(message.secret):
+            raise self._failure("the secret that it gave cannot be used here")
+
     @classmethod
     def of_environment(cls, version: str) -> Self | None:
         """As the environment says, whose variable is removed; None if this process takes over from none.
@@ -132,19 +147,21 @@ class Predecessor:
         link.set_inheritable(False)
         return cls(link, version)
 
-    def take_over(self, cache: _native.Cache | None) -> None:
+    def take_over(self, cache: _native.Cache | None, engine: _native.Engine) -> None:
         """Have that process accept no more, and this one accept.
 
         Args:
             cache: gets what the cache of that process has in memory.
+            engine: its metrics go on from those of that process.
 
         Raises:
             PenstockError: it has given up (PROCESS_FAILED).
         """
         self._cache = cache
+        self._engine = engine
         try:
             self._follow_hubs()
-            self._ask(Ready(), Take)
+            self._wait_to_take()
             if not self._has_died and self._protocol >= REVOCATIONS:
                 self._telling.enter_context(telling(self._link))
             _native.let_clients_in()
@@ -220,6 +237,10 @@ class Predecessor:
                 taken = sum(map(_native.adopt_client, descriptors))
                 self._taken += taken
                 self._unknown += len(descriptors) - taken
+            case Counters():
+                self._take_counters(*descriptors)
+            case Decided():
+                take_decided(message, *descriptors)
             case Records():
                 self._tell(Room(self._take_records(*descriptors)))
             case Stream() | Subscriber():
@@ -265,18 +286,30 @@ class Predecessor:
         answer = Have(stream.number) if refusal is None else Refuse(stream.number, refusal[:1000])
         self._tell(answer)
 
-    def _ask(self, message: Message, wanted: type[Message]) -> None:
-        """Say `message`, and wait for the answer `wanted`. Once that process has ended there is nothing to wait for."""
+    def _wait_to_take(self) -> None:
+        """Say that this process is ready, and wait for its turn, unless that process has ended."""
         if self._has_died:
             return
         try:
-            self._send(message)
-            answer, _ = self._receive()
+            self._send(Ready())
+            answer, descriptors = self._receive()
+            if isinstance(answer, Counters):
+                with closing_all(descriptors):
+                    # Before the first scrape.
+                    self._take_counters(*descriptors)
+                answer, _ = self._receive()
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self._has_died = True
             return
-        if not isinstance(answer, wanted):
+        if not isinstance(answer, Take):
             raise self._failure(f"it answered {type(answer).__name__.lower()}")
+
+    def _take_counters(self, descriptor: int) -> None:
+        assert self._engine is not None  # noqa: S101 (said to mypy)
+        try:
+            self._engine.take_counters(descriptor)
+        except OSError as error:
+            _log.warning("counters of the process before this one cannot be read: %s", error)
 
     def _tell(self, message: Message) -> None:
         """Say `message`. If that process has ended, the end of the socket says so."""

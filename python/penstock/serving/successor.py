@@ -18,11 +18,12 @@ from penstock import _native
 from penstock.exceptions import PenstockError, make_error
 
 from .background import background
-from .gates import revoke_here
+from .gates import revoke_here, write_decided
 from .inherited import inherited_places, place_of
 from .predecessor import VARIABLE
 from .revocations import telling
 from .upgrade_messages import (
+    DECISIONS,
     DESCRIPTORS,
     HUBS,
     OLDEST,
@@ -31,6 +32,7 @@ from .upgrade_messages import (
     Abort,
     Begun,
     Clients,
+    Counters,
     Done,
     Go,
     Have,
@@ -45,6 +47,7 @@ from .upgrade_messages import (
     Refuse,
     Revoke,
     Room,
+    Secret,
     Stream,
     Subscriber,
     Take,
@@ -156,6 +159,8 @@ class Successor:
         self._send(
             Keys(tuple(TicketKey(each.period, each.secret, each.made, each.until) for each in secrets))
         )
+        if self._protocol >= DECISIONS:
+            self._send(Secret(_native.decision_secret()))
         while True:
             message, descriptors = self._receive_all(Hub, Ready)
             with closing_all(descriptors):
@@ -191,6 +196,53 @@ class Successor:
         if self._protocol >= REVOCATIONS:
             self._telling.enter_context(telling(self._link))
         self._receive(Taken)
+
+    def give_counters(self, engine: _native.Engine, *, growth: bool = False) -> None:
+        """Give it what the metrics of `engine` have counted, so that its own go on from there.
+
+        Args:
+            engine: whose.
+            growth: what they have counted since it was given that.
+
+        Raises:
+            PenstockError: it has ended (PROCESS_FAILED).
+        """
+        if self._protocol < DECISIONS:
+            return
+        try:
+            descriptor = os.memfd_create("penstock-counters", os.MFD_CLOEXEC)
+        except OSError as error:
+            _log.warning("upgrade: counters of metrics stay here, for there is no file for them: %s", error)
+            return
+        try:
+            count = engine.write_counters(descriptor, not growth)
+        except OSError as error:
+            _log.warning("upgrade: counters of metrics stay here: %s", error)
+        else:
+            if count:
+                self._send(Counters(count), (descriptor,))
+        finally:
+            os.close(descriptor)
+
+    def give_decisions(self, *, growth: bool = False) -> int:
+        """Give it what hooks have decided here, and what tenants have had. It accepts already.
+
+        Args:
+            growth: what tenants have had since it was given that, and no decisions.
+
+        Returns:
+            How many decisions it was given.
+
+        Raises:
+            PenstockError: it has ended (PROCESS_FAILED).
+        """
+        given = 0
+        if self._protocol >= DECISIONS:
+            for decided, descriptor in write_decided(growth=growth):
+                if fits(decided):
+                    self._send(decided, (descriptor,))
+                    given += decided.decisions
+        return given
 
     def give_hubs(self) -> int:
         """Have its hubs give the events their order. It accepts already.
@@ -319,12 +371,15 @@ class Successor:
         """
         self._send(Done())
 
-    def give_clients(self, is_over: Callable[[], bool], at_rest: Callable[[], None]) -> None:
-        """Give it the connections that are given away.
+    def give_clients(
+        self, is_over: Callable[[], bool], at_rest: Callable[[], None], engine: _native.Engine
+    ) -> None:
+        """Give it the connections that are given away, and at the end what was counted since it serves.
 
         Args:
             is_over: whether no more are; what is left then is given as well.
             at_rest: called once, when the connections are given on which no request was under way.
+            engine: whose metrics are given.
         """
         # This process does not wait for it.
         self._process.returncode = 0
@@ -341,6 +396,8 @@ class Successor:
                     is_at_rest = True
                     at_rest()
                 if not given and ends:
+                    self.give_decisions(growth=True)
+                    self.give_counters(engine, growth=True)
                     return
                 try:
                     if given:

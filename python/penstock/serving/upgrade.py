@@ -59,7 +59,7 @@ class Upgrades:
         self._end: list[_Act] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._cache: _native.Cache | None = None
-        self._serves = False
+        self._engine: _native.Engine | None = None
         self._stop: asyncio.Future[str] | None = None
         self._successor: Successor | None = None
         self._is_under_way = False
@@ -100,16 +100,19 @@ class Upgrades:
         self._stop = stop
         stop.add_done_callback(lambda _: self._give_up())
 
-    def ready(self) -> None:
+    def ready(self, engine: _native.Engine) -> None:
         """This process listens to all that it is configured to. Returns when it accepts, and blocks until then.
+
+        Args:
+            engine: what serves. Its metrics go on from those of the process before, and in the next one.
 
         Raises:
             PenstockError: the process before does not hand over (PROCESS_FAILED).
         """
         if self._predecessor is not None:
-            self._predecessor.take_over(self._cache)
+            self._predecessor.take_over(self._cache, engine)
             self._predecessor = None
-        self._serves = True
+        self._engine = engine
         self._call(self._begin)
 
     def by_signal(self) -> None:
@@ -131,7 +134,8 @@ class Upgrades:
             PenstockError: this process serves on, or stops already (PROCESS_FAILED).
         """
         stop = self._stop
-        if stop is None or not self._serves:
+        engine = self._engine
+        if stop is None or engine is None:
             raise make_error("PROCESS_FAILED", "this process does not serve yet")
         if stop.done():
             raise make_error("PROCESS_FAILED", "this process is stopping already")
@@ -144,7 +148,7 @@ class Upgrades:
         self._manager.reloading()
         _log.info("upgrade: starting the next process")
         try:
-            number = await asyncio.to_thread(self._replace, stop)
+            number = await asyncio.to_thread(self._replace, stop, engine)
         except PenstockError as error:
             self._manager.reloaded(f"the upgrade has failed: {error.detail}")
             detail = f"the upgrade has failed, and this process serves on: {error.detail}"
@@ -156,7 +160,7 @@ class Upgrades:
         self._call(self._end)
         return number
 
-    def _replace(self, stop: "asyncio.Future[str]") -> int:
+    def _replace(self, stop: "asyncio.Future[str]", engine: _native.Engine) -> int:
         """Start the next process, and let it accept. Beside the loop."""
         successor = Successor(self._manager.environment(), self._timeout, __version__)
         self._successor = successor
@@ -166,7 +170,10 @@ class Upgrades:
                 raise make_error("PROCESS_FAILED", "this process was stopped meanwhile")  # noqa: TRY301 (as the others)
             successor.prepare(self._listeners)
             _native.hold_clients()
+            # Before the next process is scraped.
+            successor.give_counters(engine)
             successor.take()
+            decisions = successor.give_decisions()
             hubs = successor.give_hubs()
             responses = 0 if self._cache is None else successor.give_cache(self._cache)
             given, refused = successor.give_streams()
@@ -178,6 +185,8 @@ class Upgrades:
             raise
         self._successor = None
         self._manager.succeeded(successor.number)
+        if decisions:
+            _log.info("upgrade: %d decisions of hooks have moved", decisions)
         if hubs:
             _log.info("upgrade: %d hubs have moved", hubs)
         if responses:
@@ -187,15 +196,15 @@ class Upgrades:
         # Before this process begins to drain.
         _native.give_clients_away()
         giving = threading.Thread(
-            target=self._give_clients, args=(successor,), name="penstock-upgrade", daemon=True
+            target=self._give_clients, args=(successor, engine), name="penstock-upgrade", daemon=True
         )
         giving.start()
         self._giving = giving
         return successor.number
 
-    def _give_clients(self, successor: Successor) -> None:
+    def _give_clients(self, successor: Successor, engine: _native.Engine) -> None:
         try:
-            successor.give_clients(self._over.is_set, self._at_rest.set)
+            successor.give_clients(self._over.is_set, self._at_rest.set, engine)
         finally:
             self._at_rest.set()
 

@@ -6,11 +6,15 @@ The one before is the process that serves, the next is the one that takes its pl
     next → before   hello   it is there, and speaks these protocols
     before → next   offer   what it listens to, with the descriptors; several, if there are many
     before → next   keys    what the keys of its session tickets are derived from
+    before → next   secret  what keys of decisions are made with
     next → before   hub     it has a hub of that name, which is to follow the one here, over the socket beside it;
                             without such a hub that is closed
     next → before   ready   it listens to all that it is configured to, and accepts nothing yet
+    before → next   counters  what its metrics have counted, in a file of memory; at its end once more what they have since
     before → next   take    it accepts no more, and still could
     next → before   taken   it accepts
+    before → next   decided what hooks have decided about requests of some routes, and what tenants have had of them, in a
+                            file of memory; at its end once more what tenants have had since
     before → next   records what the cache has in memory, some at a time, in a file of memory
     next → before   room    whether it could take more
     before → next   stream  a stream of events between two events, with the descriptors of its client and its origin
@@ -43,6 +47,7 @@ from typing import Any, Final, get_args
 from penstock._shapes import misfit
 
 __all__ = [
+    "DECISIONS",
     "DESCRIPTORS",
     "HUBS",
     "LENGTH",
@@ -52,6 +57,8 @@ __all__ = [
     "Abort",
     "Begun",
     "Clients",
+    "Counters",
+    "Decided",
     "Done",
     "Go",
     "Have",
@@ -66,6 +73,7 @@ __all__ = [
     "Refuse",
     "Revoke",
     "Room",
+    "Secret",
     "Stream",
     "Subscriber",
     "Take",
@@ -80,14 +88,17 @@ __all__ = [
     "send",
 ]
 
-PROTOCOL: Final = 3
+PROTOCOL: Final = 4
 """The protocol that is spoken here. A change that an older process would misunderstand has a number of its own."""
 OLDEST: Final = 1
-"""The oldest that is spoken here as well: without `hub` and `subscriber`, which came with 2, and `revoke`, with 3."""
+"""The oldest that is spoken here as well: without `hub` and `subscriber`, which came with 2, `revoke`, with 3, and
+`secret`, `decided` and `counters`, with 4."""
 HUBS: Final = 2
 """The first with `hub` and `subscriber`."""
 REVOCATIONS: Final = 3
 """The first with `revoke`."""
+DECISIONS: Final = 4
+"""The first with `secret`, `decided` and `counters`."""
 LENGTH: Final = 64 << 10
 """Bytes of a message at most."""
 DESCRIPTORS: Final = 64
@@ -159,6 +170,14 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True)
+class Secret:
+    """The secret of the process before that keys of decisions are made with."""
+
+    secret: str = field(repr=False)
+    """In hexadecimal digits."""
+
+
+@dataclass(frozen=True, slots=True)
 class Hub:
     """A hub of the next process is to follow that of the process before. A socket between them is beside it."""
 
@@ -173,6 +192,14 @@ class Ready:
 @dataclass(frozen=True, slots=True)
 class Take:
     """The process before accepts no more; accept now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """By how much samples of metrics have grown. The descriptor of a file with them is beside it."""
+
+    count: int
+    """How many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +218,20 @@ class Clients:
 
     count: int
     """How many descriptors are beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """Decisions of a hook, and what tenants have had. The descriptor of a file with them is beside it."""
+
+    routes: tuple[str, ...]
+    """The names of the routes, after the name of a host and a space where a route has one."""
+    parts: tuple[str, ...]
+    """The parts of a request that the hook decides by; empty where tokens decide."""
+    decisions: int
+    """How many."""
+    tenants: int
+    """How many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,10 +344,13 @@ Message = (
     Hello
     | Offer
     | Keys
+    | Secret
     | Hub
     | Ready
+    | Counters
     | Take
     | Taken
+    | Decided
     | Records
     | Room
     | Stream
@@ -446,7 +490,7 @@ def _descriptors(message: Message) -> int:
             return len(places)
         case Clients(count=count):
             return count
-        case Records() | Hub() | Subscriber():
+        case Counters() | Decided() | Records() | Hub() | Subscriber():
             return 1
         case Stream():
             return 2

@@ -107,12 +107,13 @@ class Declarations:
     def serve(self, registration: Registration) -> None:
         """Take note that these routes are served from now on.
 
-        What hooks have said is forgotten, since it was another code that has said it: each is asked anew. Responses that
-        run go on, and what tenants have had stays counted.
+        What the hooks of other workers have said is forgotten, since it was another code that has said it: each is asked anew.
+        Responses that run go on, and what tenants have had stays counted.
         """
-        self._served = frozenset(self._meant(registration))
+        before, self._served = self._served, frozenset(self._meant(registration))
         self._coming = frozenset()
-        for number in self._served:
+        # The first workers of a process forget nothing: it may have decisions of the process before.
+        for number in self._served & before:
             made = self._entries[number].made
             if isinstance(made, Decisions) and made.has_hook:
                 made.revoke(everybody=True, running="go on")

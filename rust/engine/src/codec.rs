@@ -114,7 +114,7 @@ impl<'a> Take<'a> {
         Ok(front)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         self.exactly(N)?.try_into().map_err(|_| malformed())
     }
 

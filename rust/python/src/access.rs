@@ -1,9 +1,11 @@
 //! `Decisions` and `Gate`: how the engine asks Python to decide about requests, and how Python
-//! revokes decisions.
+//! revokes decisions; and how decisions move from one process to the next.
 //!
 //! Questions wait in the engine. The first of a burst wakes the slot of the listener, and the loop's callback hands each to
 //! Python as a [`Question`]. One that Python drops has failed, so that no request waits for it.
 
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Seek};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -13,15 +15,17 @@ use penstock_engine::access::{
     self, AccessConfig, Allotment, Asked, Begun, Decider, DecisionStats, Denial, Entered, Grant, Part, Posed,
     Refusal, Request, Secret, TenantCounts, TenantLimits, Verdict, Whose,
 };
+use penstock_engine::takeover::decisions::{self, Content, DecisionCounts};
 use penstock_engine::wire::Fields;
-use penstock_engine::{Code, Error};
+use penstock_engine::{Code, Error, duplicate};
 use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::engine::Engine;
-use crate::errors::{IntoPython, exception};
+use crate::errors::{IntoPython, exception, os_error};
+use crate::hex;
 use crate::lock;
 use crate::port::{Receive, Slot};
 use crate::record::record;
@@ -31,7 +35,6 @@ use crate::settings::Settings;
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Decisions {
     shared: Arc<access::Decisions>,
-    secret: Secret,
     listening: Mutex<Option<Listening>>,
 }
 
@@ -61,9 +64,9 @@ impl Receive for Listener {
 #[pymethods]
 impl Decisions {
     #[new]
-    fn new(py: Python<'_>, settings: Settings<AccessConfig>) -> PyResult<Self> {
+    fn new(settings: Settings<AccessConfig>) -> Self {
         let shared = Arc::new(access::Decisions::new(&settings.into()));
-        Ok(Self { shared, secret: Secret::new().into_python(py)?, listening: Mutex::new(None) })
+        Self { shared, listening: Mutex::new(None) }
     }
 
     /// Adds the counts to the metrics of `engine`.
@@ -102,6 +105,44 @@ impl Decisions {
         self.shared.renew(tenant)
     }
 
+    /// Writes `content` to a file, up to `most` bytes: `all`, `totals` of tenants, or their `growth` since the last call. Returns
+    /// how many decisions and tenants are in it.
+    fn write_records(
+        &self,
+        py: Python<'_>,
+        descriptor: i32,
+        content: &str,
+        most: usize,
+    ) -> PyResult<(usize, usize)> {
+        let content = match content {
+            "all" => Content::All,
+            "totals" => Content::Totals,
+            "growth" => Content::Growth,
+            _ => {
+                return Err(exception(
+                    py,
+                    &Code::BadConfiguration.error(format!("{content:?} is no content")),
+                ));
+            }
+        };
+        let written = py.detach(|| {
+            let mut file = BufWriter::new(File::from(duplicate(descriptor)?));
+            decisions::write(&self.shared, &mut file, content, most)
+        });
+        written.map(counted).map_err(os_error)
+    }
+
+    /// Takes the records in a file, from its beginning; decisions with `has_decisions`. Returns how many decisions and tenants
+    /// were taken.
+    fn take_records(&self, py: Python<'_>, descriptor: i32, has_decisions: bool) -> PyResult<(usize, usize)> {
+        let taken = py.detach(|| {
+            let mut file = File::from(duplicate(descriptor)?);
+            file.rewind()?;
+            decisions::take(&self.shared, &mut BufReader::new(file), has_decisions)
+        });
+        taken.map(counted).map_err(os_error)
+    }
+
     /// `penstock.stats.DecisionStats`.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let DecisionStats { allowed, denied, open, running, counted } = self.shared.stats();
@@ -132,6 +173,23 @@ impl Decisions {
         }
         Ok(())
     }
+}
+
+fn counted(counts: DecisionCounts) -> (usize, usize) {
+    (counts.decisions, counts.tenants)
+}
+
+/// The secret of this process that keys of decisions are made with, in hexadecimal digits.
+#[pyfunction]
+pub(crate) fn decision_secret(py: Python<'_>) -> PyResult<String> {
+    Ok(hex::written(&access::own_secret().into_python(py)?))
+}
+
+/// Has keys of decisions be made with the secret of another process. False: it is no secret, or keys were made already.
+#[pyfunction]
+pub(crate) fn take_decision_secret(secret: &str) -> bool {
+    let bytes = hex::read(secret).and_then(|bytes| bytes.try_into().ok());
+    bytes.is_some_and(access::take_secret)
 }
 
 impl Drop for Decisions {
@@ -224,7 +282,9 @@ impl Gate {
         let parts = parts.into_iter().map(|row| part(py, row)).collect::<PyResult<_>>()?;
         let lifetime = Duration::from_secs_f64(lifetime);
         let shared = Arc::clone(&of.shared);
-        let gate = access::Gate::new(name, scope, parts, decider, lifetime, shared, of.secret.clone());
+        // Not before: decisions are made as soon as a configuration is read, and the process before is heard after that.
+        let secret = Secret::new(&access::own_secret().into_python(py)?);
+        let gate = access::Gate::new(name, scope, parts, decider, lifetime, shared, secret);
         let verifier = verifier.map(|verifier| verifier.clone().unbind());
         Ok(Self { shared: Arc::new(gate), decisions: decisions.clone().unbind(), verifier })
     }

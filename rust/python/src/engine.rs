@@ -1,5 +1,7 @@
 //! `Engine`: threads, pool and origins, as one Python object.
 
+use std::fs::File;
+use std::io::{BufWriter, Seek};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,7 +18,7 @@ use penstock_engine::source;
 use penstock_engine::store::{Cache, DiskConfig};
 use penstock_engine::stream::{Feed, FlowConfig, Meter, ReadSizes, Stream, channel};
 use penstock_engine::work::{Work, worked};
-use penstock_engine::{Code, Error};
+use penstock_engine::{Code, Error, duplicate};
 use pyo3::prelude::*;
 
 use crate::errors::{IntoPython, exception, os_error};
@@ -361,6 +363,26 @@ impl Engine {
         let format = if open { Format::OpenMetrics } else { Format::Text };
         // Without the interpreter: locks of engine threads are taken.
         Ok(py.detach(|| self.board.metrics(format)))
+    }
+
+    /// Writes counters to a file: `anew` all of them, and else by how much they have grown since the last call. Returns how many
+    /// samples that are.
+    fn write_counters(&self, py: Python<'_>, descriptor: i32, anew: bool) -> PyResult<usize> {
+        let written = py.detach(|| {
+            let mut file = BufWriter::new(File::from(duplicate(descriptor)?));
+            self.board.write_counters(anew, &mut file)
+        });
+        written.map_err(os_error)
+    }
+
+    /// Adds the counters in a file to those of the metrics, from its beginning.
+    fn take_counters(&self, py: Python<'_>, descriptor: i32) -> PyResult<()> {
+        let taken = py.detach(|| {
+            let mut file = File::from(duplicate(descriptor)?);
+            file.rewind()?;
+            self.board.take_counters(file)
+        });
+        taken.map_err(os_error)
     }
 
     /// What is wrong with the engine's threads, if one of them has made no progress for `hung` seconds: as the page

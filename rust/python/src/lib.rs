@@ -18,6 +18,7 @@ mod events;
 mod fetch;
 mod frame;
 mod framing;
+mod hex;
 mod hub;
 mod inspect;
 mod lane;
@@ -50,7 +51,10 @@ mod _native {
     use pyo3::Bound;
 
     #[pymodule_export]
-    use super::access::{AskedRequest, Decisions, Gate, Permit, Question, Refused, Verifier, Waiting};
+    use super::access::{
+        AskedRequest, Decisions, Gate, Permit, Question, Refused, Verifier, Waiting, decision_secret,
+        take_decision_secret,
+    };
     #[pymodule_export]
     use super::admission::Admission;
     #[pymodule_export]

@@ -11,6 +11,7 @@ use penstock_engine::{Code, duplicate, takeover};
 use pyo3::prelude::*;
 
 use crate::errors::{IntoPython, os_error};
+use crate::hex;
 use crate::lock;
 
 /// From now on no listener of this process accepts.
@@ -349,7 +350,7 @@ pub(crate) fn ticket_secrets() -> Vec<TicketSecret> {
     let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let secret = |given: GivenSecret| TicketSecret {
         period: given.period.as_secs_f64(),
-        secret: given.bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}")),
+        secret: hex::written(&given.bytes),
         made: since(given.made),
         until: since(given.until),
     };
@@ -361,10 +362,9 @@ pub(crate) fn ticket_secrets() -> Vec<TicketSecret> {
 pub(crate) fn take_ticket_secrets(secrets: Vec<GivenTicketSecret>) {
     let secret = |given: GivenTicketSecret| {
         let seconds = |value| Duration::try_from_secs_f64(value).ok();
-        let digits = |at: usize| u8::from_str_radix(given.secret.get(at..at + 2)?, 16).ok();
         Some(GivenSecret {
             period: seconds(given.period)?,
-            bytes: (0..given.secret.len()).step_by(2).map(digits).collect::<Option<_>>()?,
+            bytes: hex::read(&given.secret)?,
             made: UNIX_EPOCH.checked_add(seconds(given.made)?)?,
             until: UNIX_EPOCH.checked_add(seconds(given.until)?)?,
         })

@@ -90,6 +90,11 @@ impl Names {
         *names.get_or_insert_with(name, |_| next)
     }
 
+    /// The number of `name`, if it has one of its own.
+    pub(super) fn known(&self, name: &str) -> Option<u16> {
+        lock(&self.0).get(name).copied()
+    }
+
     /// All names, in the order of their numbers.
     pub(super) fn all(&self) -> Vec<Box<str>> {
         let names = lock(&self.0);

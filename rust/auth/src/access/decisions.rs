@@ -7,6 +7,7 @@
 //! own, so that guesses evict no decision that lets in.
 
 mod holder;
+mod moving;
 
 use std::collections::HashMap;
 use std::task::Waker;
@@ -24,6 +25,7 @@ use penstock_memory::sync::{Arc, Mutex, lock};
 
 use holder::Holder;
 pub use holder::Permit;
+pub use moving::Remembered;
 
 /// Sizes and limits of the decisions.
 #[derive(Debug, Clone, Copy)]

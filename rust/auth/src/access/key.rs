@@ -1,10 +1,12 @@
-//! The key of a decision: parts of a request, under a cryptographic hash with a secret of this process.
+//! The key of a decision: parts of a request, under a cryptographic hash with a secret. A process has one, and gives it to
+//! the process that takes its place, so that decisions can move.
 //!
 //! A client cannot find two different requests with the same hash, so it cannot get the decision of another. A hash has one
 //! size, so that long tokens take no more memory than short ones, and a client cannot predict its place in a table. The
 //! input of the hash is unambiguous: each value is followed by its length, each part by the number of its values.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use ring::digest::{Context, SHA256};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -135,23 +137,41 @@ impl Hash {
     }
 }
 
+/// The bytes of a secret: a whole block of the hash, so that they are hashed once.
+pub type SecretBytes = [u8; 64];
+
+/// The secret of this process.
+static OWN: OnceLock<SecretBytes> = OnceLock::new();
+
+/// The secret of this process, which is random unless [`take_secret`] has set it.
+///
+/// # Errors
+/// `INTERNAL`: the operating system gave no random bytes.
+pub fn own_secret() -> Result<SecretBytes> {
+    if let Some(own) = OWN.get() {
+        return Ok(*own);
+    }
+    let mut bytes = [0; size_of::<SecretBytes>()];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| Code::Internal.error("the operating system gave no random bytes"))?;
+    Ok(*OWN.get_or_init(|| bytes))
+}
+
+/// Sets the secret of this process to that of another. False: this process has made keys already.
+pub fn take_secret(bytes: SecretBytes) -> bool {
+    OWN.set(bytes).is_ok()
+}
+
 /// Makes keys that clients cannot compute.
 #[derive(Clone)]
 pub struct Secret(Context);
 
 impl Secret {
-    /// A random secret.
-    ///
-    /// # Errors
-    /// `INTERNAL`: the operating system gave no random bytes.
-    pub fn new() -> Result<Self> {
-        // A whole block of the hash, so that it is hashed once, here.
-        let mut secret = [0; 64];
-        let filled = SystemRandom::new().fill(&mut secret);
-        filled.map_err(|_| Code::Internal.error("the operating system gave no random bytes"))?;
+    /// The secret of these bytes.
+    pub fn new(bytes: &SecretBytes) -> Self {
         let mut context = Context::new(&SHA256);
-        context.update(&secret);
-        Ok(Self(context))
+        context.update(bytes);
+        Self(context)
     }
 
     /// The key of the values of `parts` in a request of `route`.

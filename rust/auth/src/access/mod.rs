@@ -38,12 +38,12 @@ pub use counts::{Counted, DecisionStats};
 pub use decision::is_on;
 pub use decision::{Decision, Denial, Grant, Verdict, unix_seconds};
 pub use decisions::Permit;
-pub use decisions::{AccessConfig, Decisions, Joined, Posed, Whose};
+pub use decisions::{AccessConfig, Decisions, Joined, Posed, Remembered, Whose};
 #[cfg(not(loom))]
 pub use gate::{Begun, Gate, Pass, Refusal};
 pub use inbox::Request;
 #[cfg(not(loom))]
-pub use key::{Part, Secret};
+pub use key::{Part, Secret, SecretBytes, own_secret, take_secret};
 pub use limiter::{Entered, Limiter, Limits};
 pub use question::{Outcome, Waiting};
 pub use table::Key;

@@ -30,6 +30,11 @@ impl Key {
         Self { hash, route: 0 }
     }
 
+    /// The hash.
+    pub(super) fn hash(&self) -> &[u8; Self::LENGTH] {
+        &self.hash
+    }
+
     /// The same key, of another route.
     pub(super) fn on(self, route: u16) -> Self {
         Self { route, ..self }
@@ -119,6 +124,21 @@ impl<T> Table<T> {
 
     pub(super) fn len(&self) -> usize {
         self.places.len()
+    }
+
+    /// Whether the next entry takes the place of another.
+    pub(super) fn is_full(&self) -> bool {
+        self.len() >= self.most
+    }
+
+    /// Calls `see` with each entry, from the oldest to the newest.
+    pub(super) fn each(&self, mut see: impl FnMut(&Key, &T)) {
+        let mut place = self.oldest;
+        while place != NONE {
+            let entry = &self.entries[place];
+            see(&entry.key, &entry.value);
+            place = entry.newer;
+        }
     }
 
     /// The number of entries of each route, in the order of their numbers.

@@ -31,6 +31,8 @@ pub struct Tenant {
     requests: AtomicU64,
     refused: AtomicU64,
     bytes: AtomicU64,
+    /// Those of `bytes` that the process that takes the place of this one knows of.
+    told: AtomicU64,
     /// When the bytes so far would have been sent at its bandwidth.
     sent_at: Mutex<Instant>,
 }
@@ -56,6 +58,7 @@ impl Tenant {
             requests: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            told: AtomicU64::new(0),
             sent_at: Mutex::new(Instant::now()),
         }
     }
@@ -83,6 +86,15 @@ impl Tenant {
     /// Resets its total.
     fn renew(&self) {
         self.bytes.store(0, Ordering::Relaxed);
+        self.told.store(0, Ordering::Relaxed);
+    }
+
+    /// Its bytes: `anew` all of them, and else those since the last call.
+    fn tell(&self, anew: bool) -> u64 {
+        // Relaxed: as in `Allotment::enter`.
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        let told = self.told.swap(bytes, Ordering::Relaxed);
+        if anew { bytes } else { bytes.saturating_sub(told) }
     }
 }
 
@@ -238,6 +250,13 @@ impl Tenants {
             one.tenant.renew();
             true
         })
+    }
+
+    /// The bytes of each tenant, if there are any: `anew` all of them, and else those since the last call.
+    pub(super) fn tell(&self, anew: bool) -> Vec<(Box<str>, u64)> {
+        let ring = lock(&self.known);
+        let each = ring.known.iter().map(|(name, one)| ((**name).into(), one.tenant.tell(anew)));
+        each.filter(|(_, bytes)| *bytes > 0).collect()
     }
 
     /// The counts of each tenant.

@@ -4,11 +4,13 @@
 //! family until the next one begins. Names and help are constants of the engine; values of labels may be any text, and
 //! are escaped here. The invariant: a scraper can read back every value.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::time::Duration;
 
+use super::carried::{Carried, Samples, Written};
 use crate::counters::{BOUNDS, Histogram};
 use crate::edge::{Exemplar, Exemplars};
+use crate::sync::Arc;
 
 /// A format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +65,54 @@ pub enum Value {
     Real(f64),
 }
 
+impl Value {
+    /// The sum of two values of one sample.
+    pub(super) fn plus(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Whole(one), Self::Whole(other)) => Self::Whole(one.saturating_add(other)),
+            _ => Self::Real(self.real() + other.real()),
+        }
+    }
+
+    /// By how much it is above an earlier value of its sample; 0 if it is not.
+    pub(super) fn minus(self, earlier: Self) -> Self {
+        match (self, earlier) {
+            (Self::Whole(now), Self::Whole(earlier)) => Self::Whole(now.saturating_sub(earlier)),
+            _ => Self::Real((self.real() - earlier.real()).max(0.0)),
+        }
+    }
+
+    pub(super) fn is_zero(self) -> bool {
+        self.real() <= 0.0
+    }
+
+    /// A value that was written; `None` if it is no number, or below 0.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        if let Ok(count) = text.parse() {
+            return Some(Self::Whole(count));
+        }
+        let measure = text.parse().ok().filter(|measure: &f64| measure.is_finite() && *measure >= 0.0)?;
+        Some(Self::Real(measure))
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "the sum of a count and a measure is a measure")]
+    fn real(self) -> f64 {
+        match self {
+            Self::Whole(count) => count as f64,
+            Self::Real(measure) => measure,
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole(count) => count.fmt(f),
+            Self::Real(measure) => measure.fmt(f),
+        }
+    }
+}
+
 impl From<u64> for Value {
     fn from(count: u64) -> Self {
         Self::Whole(count)
@@ -95,12 +145,42 @@ pub type Labels<'a> = &'a [(&'a str, &'a str)];
 pub struct Exposition {
     text: String,
     format: Format,
+    /// What is added to counters.
+    carried: Option<Arc<Carried>>,
+    written: Written,
+    /// The family of counters or of histograms that has begun.
+    family: Option<&'static str>,
+    /// Counters as they were written, if they are kept.
+    counters: Option<Samples>,
 }
 
 impl Exposition {
     /// An empty exposition.
     pub fn new(format: Format) -> Self {
-        Self { text: String::with_capacity(16 * 1024), format }
+        Self {
+            text: String::with_capacity(16 * 1024),
+            format,
+            carried: None,
+            written: Written::default(),
+            family: None,
+            counters: None,
+        }
+    }
+
+    /// An empty exposition that adds to counters what another process has counted.
+    pub(super) fn carrying(format: Format, carried: &Arc<Carried>) -> Self {
+        Self { carried: Some(Arc::clone(carried)), ..Self::new(format) }
+    }
+
+    /// The samples of counters and histograms that are written from now on are kept, for [`Exposition::into_counters`].
+    pub(super) fn keep_counters(&mut self) {
+        self.counters = Some(Samples::default());
+    }
+
+    /// The samples that were kept.
+    pub(super) fn into_counters(mut self) -> Samples {
+        self.end();
+        self.counters.unwrap_or_default()
     }
 
     /// Begins a family of counters. `name` ends in `_total`.
@@ -110,35 +190,53 @@ impl Exposition {
             Format::OpenMetrics => name.strip_suffix("_total").unwrap_or(name),
         };
         self.begin(family, "counter", help);
-        Family { exposition: self, name }
+        self.family = Some(name);
+        Family { exposition: self, name, counts: true }
     }
 
     /// Begins a family of gauges.
     pub fn gauge(&mut self, name: &'static str, help: &str) -> Family<'_> {
         self.begin(name, "gauge", help);
-        Family { exposition: self, name }
+        Family { exposition: self, name, counts: false }
     }
 
     /// Begins a family of histograms.
     pub fn histogram(&mut self, name: &'static str, help: &str) -> Histograms<'_> {
         self.begin(name, "histogram", help);
+        self.family = Some(name);
         Histograms { exposition: self, name }
     }
 
     /// The whole text.
     pub fn finish(mut self) -> String {
+        self.end();
         if self.format == Format::OpenMetrics {
             self.text.push_str("# EOF\n");
         }
         self.text
     }
 
+    /// Ends a family, with what another process has counted of it and this one has not.
+    fn end(&mut self) {
+        let (Some(family), Some(carried)) = (self.family.take(), &self.carried) else { return };
+        let Self { text, counters, written, .. } = self;
+        carried.rest(family, written, |sample, value| {
+            writeln!(text, "{sample} {value}").expect("a String takes all that is written");
+            if let Some(counters) = counters {
+                counters.add(sample, value);
+            }
+        });
+    }
+
     fn begin(&mut self, family: &str, kind: &str, help: &str) {
+        self.end();
         self.put(format_args!("# HELP {family} {help}\n# TYPE {family} {kind}\n"));
     }
 
-    fn sample(&mut self, name: &str, suffix: &str, labels: Labels<'_>, le: Option<&str>, value: Value) {
-        self.text.push_str(name);
+    fn sample(&mut self, name: Name<'_>, labels: Labels<'_>, le: Option<&str>, value: Value) {
+        let Name { family, suffix, counts } = name;
+        let start = self.text.len();
+        self.text.push_str(family);
         self.text.push_str(suffix);
         let mut opening = '{';
         for (name, value) in labels.iter().copied().chain(le.map(|le| ("le", le))) {
@@ -151,10 +249,21 @@ impl Exposition {
         if opening == ',' {
             self.text.push('}');
         }
-        match value {
-            Value::Whole(count) => self.put(format_args!(" {count}\n")),
-            Value::Real(measure) => self.put(format_args!(" {measure}\n")),
+        let value = if counts { self.counted(start, value) } else { value };
+        self.put(format_args!(" {value}\n"));
+    }
+
+    /// The value of a counter whose name and labels begin at `start`.
+    fn counted(&mut self, start: usize, own: Value) -> Value {
+        let sample = &self.text[start..];
+        let value = match &self.carried {
+            Some(carried) => carried.sum(sample, own, &mut self.written),
+            None => own,
+        };
+        if let Some(counters) = &mut self.counters {
+            counters.add(sample, value);
         }
+        value
     }
 
     /// Adds an exemplar to the sample before (`OpenMetrics` 1.0, section "Exemplars").
@@ -173,17 +282,27 @@ impl Exposition {
     }
 }
 
+/// The name of a sample, and whether it is of a counter or of a histogram.
+#[derive(Clone, Copy)]
+struct Name<'a> {
+    family: &'a str,
+    suffix: &'a str,
+    counts: bool,
+}
+
 /// A family of counters or gauges, to which samples are added.
 #[derive(Debug)]
 pub struct Family<'a> {
     exposition: &'a mut Exposition,
     name: &'static str,
+    counts: bool,
 }
 
 impl Family<'_> {
     /// Adds a sample. Two samples of a family never have the same labels.
     pub fn sample(&mut self, labels: Labels<'_>, value: impl Into<Value>) -> &mut Self {
-        self.exposition.sample(self.name, "", labels, None, value.into());
+        let Self { name, counts, .. } = *self;
+        self.exposition.sample(Name { family: name, suffix: "", counts }, labels, None, value.into());
         self
     }
 }
@@ -238,14 +357,18 @@ impl Histograms<'_> {
         let bounds = bounds.map(|bound| format!("{bound:?}")).chain(["+Inf".to_owned()]);
         for (at, (le, count)) in bounds.zip(counts).enumerate() {
             all += count;
-            self.exposition.sample(self.name, "_bucket", labels, Some(&le), all.into());
+            self.exposition.sample(self.suffixed("_bucket"), labels, Some(&le), all.into());
             if let Some(exemplar) = exemplar(at) {
                 self.exposition.exemplar(exemplar);
             }
         }
-        self.exposition.sample(self.name, "_sum", labels, None, sum);
-        self.exposition.sample(self.name, "_count", labels, None, all.into());
+        self.exposition.sample(self.suffixed("_sum"), labels, None, sum);
+        self.exposition.sample(self.suffixed("_count"), labels, None, all.into());
         self
+    }
+
+    fn suffixed(&self, suffix: &'static str) -> Name<'static> {
+        Name { family: self.name, suffix, counts: true }
     }
 }
 

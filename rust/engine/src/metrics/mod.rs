@@ -9,6 +9,7 @@
 //! label.
 
 mod cache;
+mod carried;
 mod configuration;
 mod decisions;
 mod exposition;
@@ -32,6 +33,7 @@ mod traces;
 mod upstreams;
 mod workers;
 
+use std::io::{self, Read, Write};
 use std::sync::Arc as Plain;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,6 +61,7 @@ use crate::store::Cache;
 use crate::stream::Meter;
 use crate::sync::{Arc, Mutex, lock};
 use crate::workers::{Counted, Workers};
+use carried::Carried;
 use configuration::Reloads;
 use hub::HubTotals;
 use kept::Kept;
@@ -106,6 +109,7 @@ pub struct Board {
     upstreams: Mutex<Kept<Upstream, ByName<upstreams::Counted>>>,
     inspected: Mutex<ByName<Kept<Counts, Sums>>>,
     reloads: Reloads,
+    carried: Arc<Carried>,
 }
 
 impl Board {
@@ -122,6 +126,7 @@ impl Board {
             upstreams: Mutex::default(),
             inspected: Mutex::default(),
             reloads: Reloads::default(),
+            carried: Arc::default(),
         }
     }
 
@@ -169,9 +174,29 @@ impl Board {
 
     /// All metrics, in the text of `format`.
     pub fn metrics(&self, format: Format) -> String {
-        let mut out = Exposition::new(format);
+        let mut out = Exposition::carrying(format, &self.carried);
         self.write(&mut out);
         out.finish()
+    }
+
+    /// Writes counters for the process that takes the place of this one: `anew` all of them, and else by how much they have
+    /// grown since the last call. Returns how many samples that are.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub fn write_counters(&self, anew: bool, to: &mut impl Write) -> io::Result<usize> {
+        let mut out = Exposition::carrying(Format::Text, &self.carried);
+        out.keep_counters();
+        self.write(&mut out);
+        self.carried.write(out.into_counters(), anew, to)
+    }
+
+    /// Adds what the process before this one has written of its counters.
+    ///
+    /// # Errors
+    /// That cannot be read, or is something else.
+    pub fn take_counters(&self, from: impl Read) -> io::Result<()> {
+        self.carried.take(from)
     }
 
     fn write(&self, out: &mut Exposition) {

@@ -6,6 +6,7 @@
 //! away each connection on which no request is under way, instead of closing it. What has come on it and was not read is still
 //! in the kernel. One of the two reads from it, because it has left the old one's runtime before it is given away.
 
+pub mod decisions;
 pub mod streams;
 
 use std::io;

@@ -29,6 +29,11 @@ impl<T> ByName<T> {
         self.values.entry(name.into()).or_insert_with(|| make(name))
     }
 
+    /// The value of `name`, if it has one of its own.
+    pub fn get(&self, name: &str) -> Option<&T> {
+        self.values.get(name)
+    }
+
     /// The number of values.
     pub fn len(&self) -> usize {
         self.values.len()

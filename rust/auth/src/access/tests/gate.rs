@@ -34,7 +34,7 @@ fn verifying(remembers: bool, grant: Grant) -> (Gate, Arc<Tokens>, Arc<Decisions
     let (decisions, _) = listened(CONFIG);
     let tokens = Arc::new(Tokens { remembers, grant, verified: AtomicUsize::new(0) });
     let decider = Decider::Verify(Arc::clone(&tokens) as Arc<dyn Verifier>);
-    let secret = Secret::new().unwrap();
+    let secret = Secret::new(&[7; 64]);
     let lifetime = Duration::from_secs(60);
     (
         Gate::new("r", "r".into(), Vec::new(), decider, lifetime, Arc::clone(&decisions), secret),
@@ -115,7 +115,7 @@ async fn a_gate_asks_and_lets_in_or_refuses_by_the_answer() {
         Decider::Ask,
         lifetime,
         Arc::clone(&decisions),
-        Secret::new().unwrap(),
+        Secret::new(&[7; 64]),
     );
     let (good, bad) = (token(b"good"), token(b"bad"));
     assert!(gate.look(&asked("/", &good)).unwrap().is_none());
@@ -146,7 +146,7 @@ async fn who_waits_for_longer_than_the_limit_is_refused() {
     let (decisions, _) = listened(CONFIG);
     let lifetime = Duration::from_secs(60);
     let parts = vec![Part::Address];
-    let gate = Gate::new("r", "r".into(), parts, Decider::Ask, lifetime, decisions, Secret::new().unwrap());
+    let gate = Gate::new("r", "r".into(), parts, Decider::Ask, lifetime, decisions, Secret::new(&[7; 64]));
     let headers = Fields::default();
     let refusal = gate.ask(&asked("/", &headers)).await.unwrap_err();
     assert_eq!((refusal.error.code(), refusal.denial()), (Code::AccessTimeout, None));

@@ -76,14 +76,22 @@ fn the_first_value_of_each_part_is_what_is_told() {
 
 #[test]
 fn a_key_of_values_is_that_of_a_request_that_has_them() {
-    let secret = Secret::new().unwrap();
+    let secret = Secret::new(&[7; 64]);
     let headers = fields(&[("X", "a")]);
     let asked = asked("/vod/film/1?t=b", &headers);
     let parts = [Part::Header("x".into()), Part::Query("t".into()), Part::Cookie("c".into()), Part::Path(1)];
     let values = [Some(b"a".to_vec()), Some(b"b".to_vec()), None, Some(b"film".to_vec())];
     assert!(secret.key("r", &parts, &asked) == secret.key_of("r", &values));
     assert!(secret.key("r", &parts, &asked) != secret.key_of("s", &values), "another route");
-    assert!(Secret::new().unwrap().key_of("r", &values) != secret.key_of("r", &values), "another process");
+    assert!(Secret::new(&[8; 64]).key_of("r", &values) != secret.key_of("r", &values), "another process");
+}
+
+#[test]
+fn a_process_has_one_secret_and_takes_that_of_another_only_before_it_has_made_keys() {
+    let own = own_secret().unwrap();
+    assert!(own != [0; 64] && own == own_secret().unwrap());
+    assert!(!take_secret([7; 64]));
+    assert_eq!(own_secret().unwrap(), own);
 }
 
 proptest! {
@@ -93,7 +101,7 @@ proptest! {
         one in (proptest::collection::vec("[ab,;=]{0,3}", 0..3), proptest::collection::vec("[ab,;=]{0,3}", 0..3)),
         other in (proptest::collection::vec("[ab,;=]{0,3}", 0..3), proptest::collection::vec("[ab,;=]{0,3}", 0..3)),
     ) {
-        let secret = Secret::new().unwrap();
+        let secret = Secret::new(&[7; 64]);
         let parts = [Part::Header("x".into()), Part::Header("y".into())];
         let key = |(x, y): &(Vec<String>, Vec<String>)| {
             let mut headers = Fields::default();

@@ -3,6 +3,7 @@
 mod decisions;
 mod gate;
 mod keys;
+mod moving;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Wake, Waker};
