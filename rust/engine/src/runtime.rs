@@ -199,6 +199,12 @@ pub(crate) fn turn() -> u64 {
     METRICS.with_borrow(|metrics| metrics.as_ref().map_or(0, |metrics| metrics.worker_park_count(0)))
 }
 
+/// From now on [`turn`] is that of `metrics`: of a simulation, which runs on a runtime of its own.
+#[cfg(test)]
+pub(crate) fn turn_by(metrics: RuntimeMetrics) {
+    METRICS.set(Some(metrics));
+}
+
 impl Drop for Threads {
     fn drop(&mut self) {
         self.stop();

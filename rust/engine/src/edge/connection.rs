@@ -55,7 +55,9 @@ impl Next {
             Ok(()) if inbound.is_at_boundary() => Self::Request,
             // The rest of the body would be taken for the next request.
             Ok(()) => Self::Close,
-            Err(_) if progress.ends_visibly() => Self::Close,
+            Err(_) if progress.ends_visibly() || cfg!(all(test, planted_bug = "cut-body-ends-orderly")) => {
+                Self::Close
+            }
             Err(_) => Self::Reset,
         }
     }

@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::Shutdown;
 use std::pin::pin;
 use std::sync::Arc as Plain;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -283,7 +282,7 @@ impl Handshakes {
 /// and the answer would be lost (RFC 9112, section 9.6). The time of a handshake bounds it.
 async fn refuse_plain(mut socket: Socket) {
     let _ = socket.send_now(&refused(&Code::PlainHttp.error("the client sent plain HTTP"), false));
-    let _ = socket.option(|socket| socket.shutdown(Shutdown::Write));
+    let _ = socket.end_writing();
     let mut bytes = [0; 4096];
     while matches!(socket.read(&mut bytes).await, Ok(1..)) {}
 }

@@ -322,7 +322,7 @@ async fn serve(load: Arc<Load>, client: Client) {
 }
 
 /// Gives a connection to the thread with the fewest. A failure to move it closes it.
-fn hand_out(site: &Arc<Site>, threads: &Arc<Threads>, socket: Socket, addresses: Addresses) {
+pub(super) fn hand_out(site: &Arc<Site>, threads: &Arc<Threads>, socket: Socket, addresses: Addresses) {
     let counted = match site.clients.connect(addresses.ip()) {
         Ok(counted) => counted,
         Err(error) => {

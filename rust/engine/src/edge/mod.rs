@@ -51,6 +51,8 @@ mod proven;
 mod record;
 mod respond;
 mod route;
+#[cfg(test)]
+mod simulation;
 mod site;
 mod streams;
 mod supplies;

@@ -5,11 +5,10 @@
 //! straight into the caller's memory; TLS decrypts into it.
 
 use std::io::{self, IoSlice, Write};
-use std::net::{Shutdown, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
@@ -61,6 +60,9 @@ struct Inner {
     plaintext: bool,
     /// An error that was met behind bytes; told at the next read.
     failure: Option<io::Error>,
+    /// A write has met that the connection is broken. The kernel tells of a reset once: a read after that finds an orderly end,
+    /// and what has come would look whole.
+    broken: Option<io::ErrorKind>,
     /// See [`Connection::reset_on_close`].
     resets: bool,
     /// Bytes of plaintext that TLS may hold encrypted; see [`Inner::write_records`].
@@ -90,7 +92,14 @@ impl Connection {
         // The first bytes of a client may have come with the end of its handshake.
         let plaintext =
             matches!(&transport, Transport::Tls(stream) if matches!(**stream, TlsStream::Server(_)));
-        let inner = Mutex::new(Inner { transport, plaintext, failure: None, resets: false, batch: BATCH });
+        let inner = Mutex::new(Inner {
+            transport,
+            plaintext,
+            failure: None,
+            broken: None,
+            resets: false,
+            batch: BATCH,
+        });
         Self {
             inner,
             tls,
@@ -184,12 +193,9 @@ impl Connection {
         context: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let Inner { transport, batch, .. } = &mut *lock(&self.inner);
+        let Inner { transport, batch, broken, .. } = &mut *lock(&self.inner);
         match transport {
-            Transport::Plain(socket) => {
-                let _doing = doing(Work::Sockets);
-                Pin::new(socket).poll_write_vectored(context, parts)
-            }
+            Transport::Plain(socket) => poll_write_plain(socket, context, parts, broken),
             Transport::Tls(stream) => poll_write_records(stream, context, parts, batch),
             Transport::Channel(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
         }
@@ -201,13 +207,10 @@ impl Connection {
         context: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let Inner { transport, batch, .. } = &mut *lock(&self.inner);
+        let Inner { transport, batch, broken, .. } = &mut *lock(&self.inner);
         let Transport::Tls(stream) = transport else {
             return match transport {
-                Transport::Plain(socket) => {
-                    let _doing = doing(Work::Sockets);
-                    Pin::new(socket).poll_write_vectored(context, parts)
-                }
+                Transport::Plain(socket) => poll_write_plain(socket, context, parts, broken),
                 _ => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
             };
         };
@@ -270,8 +273,13 @@ impl Connection {
     /// Writes what the socket takes at once of `bytes`, past the task that waits for it; that nothing is taken is `WouldBlock`. Not
     /// over TLS.
     pub(crate) fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
-        match &lock(&self.inner).transport {
-            Transport::Plain(socket) => socket.send_now(bytes),
+        let Inner { transport, broken, .. } = &mut *lock(&self.inner);
+        match transport {
+            Transport::Plain(socket) => {
+                let sent = socket.send_now(bytes);
+                note_break(&sent, broken);
+                sent
+            }
             Transport::Tls(_) | Transport::Channel(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
@@ -315,7 +323,7 @@ impl Connection {
     pub(crate) fn end_writing(&self) {
         match &mut lock(&self.inner).transport {
             Transport::Plain(socket) => {
-                let _ = socket.option(|socket| socket.shutdown(Shutdown::Write));
+                let _ = socket.end_writing();
             }
             Transport::Tls(stream) => {
                 let _ = Pin::new(stream).poll_shutdown(&mut Context::from_waker(Waker::noop()));
@@ -379,9 +387,30 @@ impl Transport {
     }
 }
 
+fn poll_write_plain(
+    socket: &mut Socket,
+    context: &mut Context<'_>,
+    parts: &[IoSlice<'_>],
+    broken: &mut Option<io::ErrorKind>,
+) -> Poll<io::Result<usize>> {
+    let _doing = doing(Work::Sockets);
+    let written = ready!(Pin::new(socket).poll_write_vectored(context, parts));
+    note_break(&written, broken);
+    Poll::Ready(written)
+}
+
+/// See [`Inner::broken`].
+fn note_break(written: &io::Result<usize>, broken: &mut Option<io::ErrorKind>) {
+    if let Err(error) = written {
+        if error.kind() != io::ErrorKind::WouldBlock {
+            *broken = Some(error.kind());
+        }
+    }
+}
+
 fn reset_socket(socket: &Socket) {
     // An error means that it has ended already.
-    let _ = socket.option(|socket| socket.set_linger(Some(Duration::ZERO)));
+    let _ = socket.reset_on_close();
 }
 
 impl Inner {
@@ -410,13 +439,19 @@ impl Inner {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Self { transport, plaintext, failure, .. } = self;
+        let Self { transport, plaintext, failure, broken, .. } = self;
         match transport {
             // A read that does not fill the buffer tells the runtime that the socket is drained, which saves the
             // `recv` that would only say so.
             Transport::Plain(socket) => {
                 let _doing = doing(Work::Sockets);
-                Pin::new(socket).poll_read(context, buffer)
+                let before = buffer.filled().len();
+                ready!(Pin::new(socket).poll_read(context, buffer))?;
+                let is_end = buffer.filled().len() == before && buffer.remaining() > 0;
+                match broken.filter(|_| is_end && !cfg!(all(test, planted_bug = "reset-taken-for-end"))) {
+                    Some(kind) => Poll::Ready(Err(kind.into())),
+                    None => Poll::Ready(Ok(())),
+                }
             }
             Transport::Tls(stream) => {
                 if let Some(failure) = failure.take() {
@@ -509,3 +544,6 @@ impl Drop for Inner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

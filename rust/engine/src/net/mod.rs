@@ -15,6 +15,8 @@ mod outgoing;
 mod piece;
 mod reader;
 mod records;
+#[cfg(test)]
+pub(crate) mod simulated;
 mod socket;
 mod stall;
 mod tcp_info;

@@ -2,21 +2,28 @@
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
+use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use rustix::net::SendFlags;
 use socket2::{Domain, SockRef};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
+#[cfg(test)]
+use super::simulated;
 use crate::sys::descriptor::{self, is_writable};
 
 #[derive(Debug)]
 pub(crate) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
+    /// Of a simulation, which is the network.
+    #[cfg(test)]
+    Simulated(simulated::End),
 }
 
 /// A socket on its way to another thread.
@@ -50,6 +57,8 @@ impl Socket {
         Ok(match self {
             Self::Tcp(stream) => DetachedSocket::Tcp(stream.into_std()?),
             Self::Unix(stream) => DetachedSocket::Unix(stream.into_std()?),
+            #[cfg(test)]
+            Self::Simulated(_) => return Err(no_kernel()),
         })
     }
 
@@ -61,6 +70,8 @@ impl Socket {
         let socket = match self {
             Self::Tcp(stream) => stream.as_fd(),
             Self::Unix(stream) => stream.as_fd(),
+            #[cfg(test)]
+            Self::Simulated(end) => return end.send(bytes),
         };
         Ok(rustix::net::send(socket, bytes, SendFlags::NOSIGNAL)?)
     }
@@ -76,6 +87,8 @@ impl Socket {
         match self {
             Self::Tcp(stream) => stream.poll_read_ready(context),
             Self::Unix(stream) => stream.poll_read_ready(context),
+            #[cfg(test)]
+            Self::Simulated(end) => end.poll_read_ready(context),
         }
     }
 
@@ -83,6 +96,8 @@ impl Socket {
         match self {
             Self::Tcp(stream) => stream.poll_write_ready(context),
             Self::Unix(stream) => stream.poll_write_ready(context),
+            #[cfg(test)]
+            Self::Simulated(end) => end.poll_write_ready(context),
         }
     }
 
@@ -95,10 +110,14 @@ impl Socket {
         let _ = match self {
             Self::Tcp(stream) => stream.try_io(Interest::WRITABLE, full),
             Self::Unix(stream) => stream.try_io(Interest::WRITABLE, full),
+            #[cfg(test)]
+            Self::Simulated(end) => return end.is_full(),
         };
         match self {
             Self::Tcp(stream) => !is_writable(stream),
             Self::Unix(stream) => !is_writable(stream),
+            #[cfg(test)]
+            Self::Simulated(end) => end.is_full(),
         }
     }
 
@@ -107,15 +126,39 @@ impl Socket {
         match self {
             Self::Tcp(stream) => stream.as_fd().try_clone_to_owned(),
             Self::Unix(stream) => stream.as_fd().try_clone_to_owned(),
+            #[cfg(test)]
+            Self::Simulated(_) => Err(no_kernel()),
         }
     }
 
     /// Calls `work` with the socket itself, for what the runtime has no name for.
-    pub(crate) fn option<T>(&self, work: impl FnOnce(SockRef<'_>) -> T) -> T {
+    pub(crate) fn option<T>(&self, work: impl FnOnce(SockRef<'_>) -> io::Result<T>) -> io::Result<T> {
         match self {
             Self::Tcp(stream) => work(SockRef::from(stream)),
             Self::Unix(stream) => work(SockRef::from(stream)),
+            #[cfg(test)]
+            Self::Simulated(_) => Err(no_kernel()),
         }
+    }
+
+    /// Nothing more is sent. An error means that the connection has ended already.
+    pub(crate) fn end_writing(&self) -> io::Result<()> {
+        #[cfg(test)]
+        if let Self::Simulated(end) = self {
+            end.end_writing();
+            return Ok(());
+        }
+        self.option(|socket| socket.shutdown(Shutdown::Write))
+    }
+
+    /// Its close is a reset. An error means that the connection has ended already.
+    pub(crate) fn reset_on_close(&self) -> io::Result<()> {
+        #[cfg(test)]
+        if let Self::Simulated(end) = self {
+            end.reset_on_close();
+            return Ok(());
+        }
+        self.option(|socket| socket.set_linger(Some(Duration::ZERO)))
     }
 
     /// Bytes that were written and that the other side has not taken.
@@ -123,6 +166,8 @@ impl Socket {
         match self {
             Self::Tcp(stream) => descriptor::untaken(stream),
             Self::Unix(stream) => descriptor::untaken(stream),
+            #[cfg(test)]
+            Self::Simulated(end) => Ok(end.untaken()),
         }
     }
 
@@ -131,11 +176,17 @@ impl Socket {
         match self {
             Self::Tcp(stream) => descriptor::has_hung_up(stream),
             Self::Unix(stream) => descriptor::has_hung_up(stream),
+            #[cfg(test)]
+            Self::Simulated(end) => end.has_hung_up(),
         }
     }
 
     /// Asks the kernel whether there is a byte: 1, the end: 0, or neither: `WouldBlock`. Takes nothing.
     pub(crate) fn peek(&self) -> io::Result<usize> {
+        #[cfg(test)]
+        if let Self::Simulated(end) = self {
+            return end.peek();
+        }
         let mut byte = [MaybeUninit::uninit()];
         self.option(|socket| socket.peek(&mut byte))
     }
@@ -150,6 +201,8 @@ impl AsyncRead for Socket {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
             Self::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
+            #[cfg(test)]
+            Self::Simulated(end) => end.poll_read(context, buffer),
         }
     }
 }
@@ -159,6 +212,8 @@ impl AsyncWrite for Socket {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
             Self::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
+            #[cfg(test)]
+            Self::Simulated(end) => end.poll_write(context, &[IoSlice::new(bytes)]),
         }
     }
 
@@ -170,6 +225,8 @@ impl AsyncWrite for Socket {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, parts),
             Self::Unix(stream) => Pin::new(stream).poll_write_vectored(context, parts),
+            #[cfg(test)]
+            Self::Simulated(end) => end.poll_write(context, parts),
         }
     }
 
@@ -185,6 +242,17 @@ impl AsyncWrite for Socket {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
+            #[cfg(test)]
+            Self::Simulated(end) => {
+                end.end_writing();
+                Poll::Ready(Ok(()))
+            }
         }
     }
+}
+
+/// For what only a descriptor has.
+#[cfg(test)]
+fn no_kernel() -> io::Error {
+    io::ErrorKind::Unsupported.into()
 }

@@ -35,8 +35,8 @@ pub(crate) fn adopt(
             .error(format!("the connection that another process has given cannot be used: {error}"))
     })?;
     let mut connection = Connection::new(Transport::Plain(socket));
-    connection.peer =
-        connection.with_socket(|socket| socket.option(|socket| socket.peer_addr().ok()?.as_socket()));
+    let peer = connection.with_socket(|socket| socket.option(|socket| socket.peer_addr()));
+    connection.peer = peer.ok().and_then(|peer| peer.as_socket());
     connection.requests = 1;
     let mut lease = origins.place(&request.endpoint).adopt(Box::new(connection), request.is_proven);
     lease.reports = request.reports;

@@ -133,7 +133,8 @@ async fn send(
     let mut is_first = true;
     loop {
         let same = body.again();
-        let may_repeat = same.is_some() && is_idempotent(terms.method);
+        let is_idempotent = is_idempotent(terms.method) || cfg!(all(test, planted_bug = "unsafe-retry"));
+        let may_repeat = same.is_some() && is_idempotent;
         terms.reused = lease.begin(is_first, may_repeat);
         if !terms.reused {
             // Boxed, because most requests do not need its 1.5 KB.

@@ -18,6 +18,8 @@ use super::place::Place;
 use super::resolve::resolve;
 use super::tls::Tls;
 use crate::error::{Code, Error, Result};
+#[cfg(test)]
+use crate::net::simulated;
 use crate::net::{Connection, Records, Socket, Transport};
 use crate::stream::Timings;
 use crate::work::{Work, worked};
@@ -47,15 +49,15 @@ pub(super) async fn open(
         timings.resolve = started.elapsed();
         let started = Instant::now();
         let tried = addresses.clone();
-        let stream = within(timeouts.connect, Code::ConnectTimeout, "connecting", race(addresses)).await;
-        let stream = stream.map_err(|error| {
+        let reached = within(timeouts.connect, Code::ConnectTimeout, "connecting", race(addresses)).await;
+        let reached = reached.map_err(|error| {
             place.forget_addresses();
             // The error of a refused connection names its addresses itself.
             if error.code() == Code::ConnectTimeout { with(tried, error) } else { error }
         })?;
         timings.connect = started.elapsed();
-        peer = stream.peer_addr().ok();
-        Socket::Tcp(stream)
+        peer = reached.peer;
+        reached.socket
     };
     let transport = match endpoint.scheme() {
         Scheme::Http => Transport::Plain(socket),
@@ -124,11 +126,18 @@ fn tls_failure(endpoint: &Endpoint, error: &io::Error) -> String {
     }
 }
 
-type Attempt = Pin<Box<dyn Future<Output = std::result::Result<TcpStream, String>> + Send>>;
+/// A connection, and the address that it was opened to.
+#[derive(Debug)]
+struct Reached {
+    socket: Socket,
+    peer: Option<SocketAddr>,
+}
+
+type Attempt = Pin<Box<dyn Future<Output = std::result::Result<Reached, String>> + Send>>;
 
 /// Happy eyeballs (RFC 8305, section 5): each address gets a head start on the next; the first to answer wins and
 /// the other attempts are dropped.
-async fn race(addresses: Vec<SocketAddr>) -> Result<TcpStream> {
+async fn race(addresses: Vec<SocketAddr>) -> Result<Reached> {
     let mut addresses = addresses.into_iter();
     let mut attempts: Vec<Attempt> = Vec::new();
     let mut failures: Vec<String> = Vec::new();
@@ -139,7 +148,7 @@ async fn race(addresses: Vec<SocketAddr>) -> Result<TcpStream> {
             let mut index = 0;
             while index < attempts.len() {
                 match attempts[index].as_mut().poll(context) {
-                    Poll::Ready(Ok(stream)) => return Poll::Ready(Ok(stream)),
+                    Poll::Ready(Ok(reached)) => return Poll::Ready(Ok(reached)),
                     Poll::Ready(Err(failure)) => {
                         failures.push(failure);
                         drop(attempts.remove(index));
@@ -166,11 +175,15 @@ async fn race(addresses: Vec<SocketAddr>) -> Result<TcpStream> {
     .await
 }
 
-async fn attempt(address: SocketAddr) -> std::result::Result<TcpStream, String> {
+async fn attempt(address: SocketAddr) -> std::result::Result<Reached, String> {
     connect(address).await.map_err(|error| format!("{address}: {error}"))
 }
 
-async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+async fn connect(address: SocketAddr) -> io::Result<Reached> {
+    #[cfg(test)]
+    if let Some(connected) = simulated::connect(address).await {
+        return connected.map(|end| Reached { socket: Socket::Simulated(end), peer: Some(address) });
+    }
     let stream = TcpStream::connect(address).await?;
     // The kernel can choose the target port as our own, if nothing listens there: TCP then connects to
     // itself.
@@ -178,7 +191,7 @@ async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
         return Err(io::ErrorKind::ConnectionRefused.into());
     }
     stream.set_nodelay(true)?;
-    Ok(stream)
+    Ok(Reached { peer: stream.peer_addr().ok(), socket: Socket::Tcp(stream) })
 }
 
 #[cfg(test)]
@@ -214,8 +227,8 @@ mod tests {
         let (_listener, silent, _fillers) = silent();
         let good = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let started = Instant::now();
-        let stream = race(vec![silent, good.local_addr().unwrap()]).await.unwrap();
-        assert_eq!(stream.peer_addr().unwrap(), good.local_addr().unwrap());
+        let reached = race(vec![silent, good.local_addr().unwrap()]).await.unwrap();
+        assert_eq!(reached.peer, good.local_addr().ok());
         assert!(started.elapsed() >= STAGGER, "the first address was not given its head start");
     }
 
@@ -249,6 +262,7 @@ mod tests {
     #[tokio::test]
     async fn small_writes_are_not_held_back() {
         let good = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        assert!(race(vec![good.local_addr().unwrap()]).await.unwrap().nodelay().unwrap());
+        let reached = race(vec![good.local_addr().unwrap()]).await.unwrap();
+        assert!(reached.socket.option(|socket| socket.tcp_nodelay()).unwrap());
     }
 }

@@ -84,7 +84,9 @@ pub(super) async fn exchange(
     };
     let (response, rest, first_byte) = outcome.map_err(|error| Failure {
         unanswered: match error.code() {
-            Code::OriginReset | Code::OriginClosed => !head.has_begun(),
+            Code::OriginReset | Code::OriginClosed => {
+                !head.has_begun() || cfg!(all(test, planted_bug = "retry-after-first-byte"))
+            }
             _ => !head.has_parsed() && error.code().kind() == Kind::Protocol,
         },
         error,

@@ -1,5 +1,6 @@
 //! Resolves a host to addresses, in the order of attempts.
 
+use std::io;
 use std::net::SocketAddr;
 
 use tokio::net::lookup_host;
@@ -13,14 +14,22 @@ pub(super) async fn resolve(endpoint: &Endpoint) -> Result<Vec<SocketAddr>> {
     if let Some(address) = endpoint.address() {
         return Ok(vec![SocketAddr::new(address, endpoint.port())]);
     }
-    let found = lookup_host((endpoint.host(), endpoint.port())).await.map_err(|error| {
+    let found = look_up(endpoint.host(), endpoint.port()).await.map_err(|error| {
         Code::ResolveFailed.error(format!("{} cannot be resolved: {error}", endpoint.host()))
     })?;
-    let addresses = interleave(found);
+    let addresses = interleave(found.into_iter());
     if addresses.is_empty() {
         return Err(Code::ResolveFailed.error(format!("{} has no address", endpoint.host())));
     }
     Ok(addresses)
+}
+
+async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    #[cfg(test)]
+    if let Some(found) = crate::net::simulated::resolve(host) {
+        return found;
+    }
+    Ok(lookup_host((host, port)).await?.collect())
 }
 
 /// RFC 8305, section 4: the resolver's order (RFC 6724), but the families take turns, so that one that is broken

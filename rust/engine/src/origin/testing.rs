@@ -13,7 +13,12 @@ pub(crate) const READS: ReadSizes =
 
 /// The origins of an engine thread. `time` is each of their time limits.
 pub(crate) fn origins(pool: &Pool, time: Duration) -> Origins {
-    let limits = OriginLimits {
+    origins_within(pool, limits(time), time)
+}
+
+/// The least that there can be. `time` is each of the time limits.
+pub(crate) fn limits(time: Duration) -> OriginLimits {
+    OriginLimits {
         connections: 1,
         waiting: 1,
         upload_part: 0,
@@ -26,7 +31,11 @@ pub(crate) fn origins(pool: &Pool, time: Duration) -> Origins {
         log_interval: time,
         head: HeadLimits { head_bytes: 1 << 10, head_fields: 8, interim_responses: 0 },
         body: BodyLimits { chunk_extension_bytes: 64, trailer_bytes: 64 },
-    };
+    }
+}
+
+/// The origins of an engine thread, by `limits`. `time` is between two log lines.
+pub(crate) fn origins_within(pool: &Pool, limits: OriginLimits, time: Duration) -> Origins {
     let http2 = Http2Origins { endpoints: Vec::new(), limits: SessionLimits { streams: 1, window: 1 << 16 } };
     let tls = Tls::new(Roots::WebPki, Vec::new()).expect("roots that are built in");
     Origins::new(pool, limits, READS, tls, Plain::new(Notices::new(time)), Plain::new(http2))

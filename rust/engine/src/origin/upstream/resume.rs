@@ -262,7 +262,8 @@ impl Wanted {
     fn is_met_by(&self, head: &Head) -> Option<(u64, Option<u64>)> {
         let range = content_range(head).filter(|_| head.status == 206)?;
         let span = range.span.filter(|span| span.start() == self.at)?;
-        let is_same = strong_tag(head).is_some_and(|tag| tag.is_same(&self.tag));
+        let is_same = strong_tag(head).is_some_and(|tag| tag.is_same(&self.tag))
+            || cfg!(all(test, planted_bug = "resumed-from-other-version"));
         let is_as_long = match (self.length, range.length) {
             (Some(before), Some(now)) => before == now,
             _ => true,

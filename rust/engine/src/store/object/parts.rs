@@ -25,6 +25,9 @@ impl Object {
     pub(in super::super) fn is_same_state(&self, other: &Self) -> bool {
         let tags = self.stored.validators.strong().zip(other.stored.validators.strong());
         let lengths = self.stored.length().zip(other.stored.length());
+        if cfg!(all(test, planted_bug = "versions-joined")) {
+            return tags.is_some();
+        }
         tags.is_some_and(|(ours, theirs)| ours.is_same(theirs))
             && lengths.is_none_or(|(ours, theirs)| ours == theirs)
             && self.stored.selection.meets(&other.stored.selection)

@@ -1,0 +1,215 @@
+//! A client: sends requests on one connection, reads what comes, and holds it against what the origins have.
+
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+
+use super::http::{self, Message, Parsed};
+use super::plan::{Route, What, body, upload};
+use super::world::World;
+use crate::net::simulated::End;
+use crate::simulation::{Trace, Verdict, hold};
+
+/// A request that has not been answered to the end.
+#[derive(Debug)]
+pub(super) struct Asked {
+    number: usize,
+    route: Route,
+    key: usize,
+    what: What,
+}
+
+/// A connection to the edge.
+pub(super) struct Client {
+    name: usize,
+    end: End,
+    unsent: VecDeque<u8>,
+    pub(super) asked: VecDeque<Asked>,
+    got: Vec<u8>,
+    pub(super) reads: bool,
+    pub(super) ended: Option<Ended>,
+    /// The last response has been asked for, or the edge has said so.
+    is_last: bool,
+    /// A write has met a reset.
+    is_reset: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    Orderly,
+    Reset,
+}
+
+impl Client {
+    pub(super) fn new(name: usize, end: End) -> Self {
+        Self {
+            name,
+            end,
+            unsent: VecDeque::new(),
+            asked: VecDeque::new(),
+            got: Vec::new(),
+            reads: true,
+            ended: None,
+            is_last: false,
+            is_reset: false,
+        }
+    }
+
+    /// Whether another request may be sent on it.
+    pub(super) fn takes_more(&self) -> bool {
+        self.ended.is_none() && !self.is_last
+    }
+
+    pub(super) fn ask(&mut self, number: usize, route: Route, key: usize, what: What, is_old: bool) {
+        let method = match what {
+            What::Get | What::Range(..) => "GET",
+            What::Head => "HEAD",
+            What::Post(_) => "POST",
+        };
+        let target = match route {
+            Route::Relay => format!("/relay/{key}?n={number}"),
+            Route::Two => format!("/two/{key}?n={number}"),
+            // A cache knows what it is asked for by the target.
+            Route::Whole if !matches!(what, What::Post(_)) => format!("/whole/{key}"),
+            Route::Sliced if !matches!(what, What::Post(_)) => format!("/sliced/{key}"),
+            Route::Whole => format!("/whole/{key}?n={number}"),
+            Route::Sliced => format!("/sliced/{key}?n={number}"),
+        };
+        let version = if is_old { "1.0" } else { "1.1" };
+        let mut head = format!("{method} {target} HTTP/{version}\r\nHost: edge.test\r\n");
+        if let What::Range(first, length) = what {
+            head.push_str(&format!("Range: bytes={first}-{}\r\n", first + length - 1));
+        }
+        let mut sent = Vec::new();
+        if let What::Post(length) = what {
+            head.push_str(&format!("Content-Length: {length}\r\n"));
+            sent = upload(number, length);
+        }
+        head.push_str("\r\n");
+        self.unsent.extend(head.into_bytes());
+        self.unsent.extend(sent);
+        self.asked.push_back(Asked { number, route, key, what });
+        self.is_last |= is_old;
+    }
+
+    /// Leaves, with a reset or an orderly end.
+    pub(super) fn leave(self, resets: bool) {
+        if resets {
+            self.end.reset_on_close();
+        }
+    }
+
+    /// Sends and reads what can be, and holds what has come against `world`.
+    pub(super) fn go_on(&mut self, world: &mut World, trace: &mut Trace) -> Verdict {
+        while !self.unsent.is_empty() {
+            let (first, _) = self.unsent.as_slices();
+            match self.end.send(first) {
+                Ok(count) => drop(self.unsent.drain(..count)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                // What it has been sent is still to be read. The kernel tells of a reset once.
+                Err(_) => {
+                    self.is_reset = true;
+                    self.unsent.clear();
+                }
+            }
+        }
+        while self.reads && self.ended.is_none() {
+            let mut bytes = [0; 4096];
+            match self.end.receive(&mut bytes) {
+                Ok(0) if self.is_reset => self.ended = Some(Ended::Reset),
+                Ok(0) => self.ended = Some(Ended::Orderly),
+                Ok(count) => self.got.extend(&bytes[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => self.ended = Some(Ended::Reset),
+            }
+            if self.ended.is_some() {
+                trace.note(format_args!("client {}: {:?}", self.name, self.ended));
+            }
+        }
+        while let Some(asked) = self.asked.front() {
+            let has_ended = self.ended == Some(Ended::Orderly);
+            let has_body = asked.what != What::Head;
+            match http::response(&self.got, has_body, has_ended)? {
+                Parsed::Nothing => break,
+                Parsed::Part(message) => {
+                    world.begun.insert(asked.number);
+                    self.judge(asked, &message, false, world)?;
+                    let (number, length) = (asked.number, message.body.len());
+                    hold!(!has_ended, "{number} got {length} bytes, and then an orderly end");
+                    break;
+                }
+                Parsed::Whole(message, length) => {
+                    world.begun.insert(asked.number);
+                    self.judge(asked, &message, true, world)?;
+                    let (number, body) = (asked.number, message.body.len());
+                    trace.note(format_args!("{number} is answered: {}, {body} bytes", message.status()));
+                    self.is_last |= message.field("connection").is_some_and(|value| value.contains("close"));
+                    self.got.drain(..length);
+                    self.asked.pop_front();
+                }
+            }
+        }
+        if self.asked.is_empty() {
+            hold!(
+                self.got.is_empty(),
+                "client {} got {} bytes that it has not asked for",
+                self.name,
+                self.got.len()
+            );
+        }
+        if self.ended.is_some() {
+            for asked in self.asked.drain(..) {
+                trace.note(format_args!("{} is not answered, of {} bytes", asked.number, self.got.len()));
+                self.got.clear();
+            }
+        }
+        Ok(())
+    }
+
+    /// What is of an origin is all of one version, or a part of it that is known to be one.
+    fn judge(&self, asked: &Asked, message: &Message, is_whole: bool, world: &World) -> Verdict {
+        let Asked { number, key, .. } = *asked;
+        let status = message.status();
+        let Some(tag) = message.field("etag") else {
+            hold!(!matches!(status, 200 | 206), "{number} got {status} without a tag");
+            return Ok(());
+        };
+        let tag = tag
+            .trim_matches('"')
+            .split_once('-')
+            .and_then(|(key, version)| Some((key.parse::<usize>().ok()?, version.parse::<usize>().ok()?)));
+        let (of, version) = tag.ok_or_else(|| format!("{number} got an unknown tag"))?;
+        hold!(of == key, "{number} asked for {key} and got {of}");
+        let is_of = matches!(asked.route, Route::Relay | Route::Two).then_some(number);
+        hold!(
+            world.has_served(is_of, key, version),
+            "{number} got version {version}, which no origin has sent it"
+        );
+        let all = body(key, version);
+        let (got, length) = (&message.body, message.body.len());
+        let (wanted, ends) = match status {
+            200 => (&all[..], world.is_whole(key, version, length)),
+            206 => {
+                let range = message.field("content-range").and_then(|range| range.strip_prefix("bytes "));
+                let (range, total) =
+                    range.and_then(|range| range.split_once('/')).ok_or("a part without a range")?;
+                let total = total.parse().map_err(|_| "a range without a length")?;
+                hold!(world.is_whole(key, version, total), "{number} got a part of {total} bytes");
+                let (first, end) = http::span(&format!("bytes={range}"), total).ok_or("no such range")?;
+                let What::Range(from, count) = asked.what else {
+                    return Err(format!("{number} got a part, and asked for none"));
+                };
+                hold!((first, end) == (from, (from + count).min(total)), "{number} got the part {range}");
+                (&all[first.min(all.len())..end.min(all.len())], length == end - first)
+            }
+            // The range begins after the end.
+            416 => return Ok(()),
+            status => return Err(format!("{number} got {status} with a tag")),
+        };
+        if asked.what == What::Head {
+            return Ok(());
+        }
+        hold!(wanted.starts_with(got), "{number} got bytes that are not of version {version}");
+        hold!(!is_whole || ends, "{number} got {length} of {} bytes, and a good end", wanted.len());
+        Ok(())
+    }
+}

@@ -1,0 +1,218 @@
+//! Connections over a simulated network: clients that speak HTTP/1.1 to the edge, and origins that answer it, well or not.
+//!
+//! All between them is the engine's own, from the bytes of a request to those of its response: the edge's connections and
+//! native routes, relays, retries and resumptions, the cache, and the connections to origins. The invariants, after each step:
+//! what a client gets is of one version that an origin was asked for by this request, and ends well only if it is all of it,
+//! or all that the origin has said there is; no request is sent again that may have been acted on or that an origin has begun
+//! to answer, nor more often than allowed. At rest each request is answered, or its connection has ended; no memory, no
+//! connection and no task is left; and the counters have what the network saw.
+
+mod client;
+mod http;
+mod origin;
+mod plan;
+mod rig;
+mod world;
+
+use std::sync::Arc as Plain;
+use std::time::Duration;
+
+use super::client::Addresses;
+use super::listen::hand_out;
+use crate::net::Socket;
+use crate::net::simulated::{Door, Network};
+use crate::runtime::{Threads, turn_by};
+use crate::simulation::{
+    Clock, Trace, Verdict, compare_traces, hold, in_simulated_time, pass, settle, simulate,
+};
+use crate::store::Purge;
+use crate::sync::{Arc, Mutex, lock};
+use client::Client;
+use plan::{CLIENTS, ORIGINS, Plan, Step, plans};
+use rig::{NAME, Rig};
+use world::World;
+
+const TEST: &str = "edge::simulation::clients_over_a_network_get_whole_bodies_or_none";
+/// Milliseconds in which clients do not look at what has come.
+const LOOK: u64 = 20;
+/// Seconds in which all that was asked is over.
+const OVER: u64 = 1000;
+
+struct Simulated {
+    network: Network,
+    rig: Rig,
+    /// There are none: all is on the simulation's own.
+    threads: Plain<Threads>,
+    world: Arc<Mutex<World>>,
+    clients: [Option<Client>; CLIENTS],
+    /// Where the edge's ends of the clients' connections are.
+    places: Vec<(usize, usize)>,
+    requests: usize,
+}
+
+impl Simulated {
+    fn new(plan: &Plan) -> Self {
+        let network = Network::new(plan.conditions.clone());
+        network.name(NAME, vec![origin::address(0)]);
+        (0..ORIGINS).for_each(|origin| network.set_door(origin::address(origin), Door::Open));
+        let rig = Rig::new(plan.hedges);
+        let site = Arc::clone(&rig.site);
+        tokio::spawn(async move { site.keep_room().await });
+        Self {
+            network,
+            rig,
+            threads: Plain::new(Threads::start(0).expect("none")),
+            world: Arc::new(Mutex::new(World::new(&plan.answers, plan.hedges))),
+            clients: std::array::from_fn(|_| None),
+            places: Vec::new(),
+            requests: 0,
+        }
+    }
+
+    /// Has a client connect if it has no connection that takes more requests.
+    fn client(&mut self, number: usize) -> &mut Client {
+        let client = self.clients[number].take().filter(Client::takes_more);
+        let client = client.unwrap_or_else(|| {
+            let (here, there) = self.network.pair();
+            self.places.push(there.place());
+            let port = u16::try_from(self.places.len()).unwrap_or(u16::MAX);
+            let remote = ([198, 51, 100, 1], port).into();
+            let addresses = Addresses::new(Some(remote), Some(([203, 0, 113, 1], 80).into()));
+            hand_out(&self.rig.site, &self.threads, Socket::Simulated(there), addresses);
+            Client::new(number, here)
+        });
+        self.clients[number].insert(client)
+    }
+
+    async fn step(&mut self, step: &Step, clock: &mut Clock, trace: &mut Trace) -> Verdict {
+        trace.note(format_args!("{step:?}"));
+        match *step {
+            Step::Ask { client, route, key, what, is_old } => {
+                let number = self.requests;
+                self.requests += 1;
+                self.client(client).ask(number, route, key, what, is_old);
+            }
+            Step::Read(client) | Step::Stall(client) => {
+                if let Some(client) = &mut self.clients[client] {
+                    client.reads = matches!(step, Step::Read(_));
+                }
+            }
+            Step::Leave(client, resets) => {
+                if let Some(client) = self.clients[client].take() {
+                    client.leave(resets);
+                }
+            }
+            Step::Change(key) => lock(&self.world).versions[key] += 1,
+            Step::Door(origin, door) => {
+                let door = match door {
+                    0 => Door::Refuses,
+                    1 => Door::Silent,
+                    _ => Door::Open,
+                };
+                self.network.set_door(origin::address(origin), door);
+            }
+            Step::Wait(time) => self.wait(time, LOOK, clock, trace).await?,
+        }
+        self.go_on(trace).await
+    }
+
+    /// Lets time pass, of which clients look up at each `look`.
+    async fn wait(&mut self, mut time: u64, look: u64, clock: &mut Clock, trace: &mut Trace) -> Verdict {
+        while time > 0 {
+            let now = time.min(look);
+            pass(clock, Duration::from_millis(now)).await;
+            self.go_on(trace).await?;
+            time -= now;
+        }
+        Ok(())
+    }
+
+    /// Has everyone do what can be done now.
+    async fn go_on(&mut self, trace: &mut Trace) -> Verdict {
+        settle().await;
+        for origin in 0..ORIGINS {
+            for end in self.network.come(origin::address(origin)) {
+                tokio::spawn(origin::serve(end, origin, Arc::clone(&self.world)));
+            }
+        }
+        let mut world = lock(&self.world);
+        std::mem::take(&mut world.lines).into_iter().for_each(|line| trace.note(line));
+        if let Some(violated) = world.violated.take() {
+            return Err(violated);
+        }
+        for client in self.clients.iter_mut().flatten() {
+            client.go_on(&mut world, trace)?;
+        }
+        let (pool, cache) = (self.rig.pool.stats(), self.rig.cache.stats());
+        hold!(pool.live_bytes <= self.rig.pool.budget(), "{} bytes of the pool are in use", pool.live_bytes);
+        hold!(cache.used <= cache.limit, "the cache takes {} bytes, of {}", cache.used, cache.limit);
+        Ok(())
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.clients.iter().flatten().any(|client| !client.asked.is_empty())
+    }
+
+    /// All read to the end, and then leave.
+    async fn rest(mut self, clock: &mut Clock, trace: &mut Trace) -> Verdict {
+        self.clients.iter_mut().flatten().for_each(|client| client.reads = true);
+        self.wait(3000, LOOK, clock, trace).await?;
+        for _ in 0..OVER {
+            if !self.is_waiting() {
+                break;
+            }
+            self.wait(1000, 500, clock, trace).await?;
+        }
+        hold!(!self.is_waiting(), "a request is neither answered nor refused after {OVER} s");
+        self.clients.iter_mut().for_each(|client| *client = None);
+        self.wait(40_000, 2000, clock, trace).await?;
+        let Rig { pool, meter, origins, cache, ledger, site } = &self.rig;
+        let counts = site.counts();
+        hold!((counts.connections, counts.active) == (0, 0), "at rest the site has {counts:?}");
+        let stats = origins.stats();
+        for endpoint in &stats.endpoints {
+            hold!((endpoint.active, endpoint.waiting) == (0, 0), "at rest there is {endpoint:?}");
+        }
+        let accepted = lock(&self.world).accepted;
+        hold!(stats.counts.opened <= accepted, "{} connections opened, of {accepted}", stats.counts.opened);
+        let sums = ledger.sums();
+        let sent: u64 = sums.iter().map(|sums| sums.sent).sum();
+        let seen = self.places.iter().map(|place| self.network.taken_from(*place)).sum::<u64>();
+        hold!(sent == seen, "{sent} bytes are counted as sent to clients, and it were {seen}");
+        cache.purge(Purge::All, false).map_err(|error| error.to_string())?;
+        origins.close();
+        site.close();
+        settle().await;
+        pass(clock, Duration::from_secs(2)).await;
+        self.network.stop();
+        settle().await;
+        let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        hold!(tasks == 0, "{tasks} tasks are left at rest");
+        hold!(meter.live() == 0, "{} streams are left at rest", meter.live());
+        let live = pool.stats().live_bytes;
+        hold!(live == 0, "{live} bytes of the pool are in use at rest");
+        Ok(())
+    }
+}
+
+fn run(plan: &Plan, trace: &mut Trace) -> Verdict {
+    in_simulated_time(async {
+        turn_by(tokio::runtime::Handle::current().metrics());
+        let mut clock = Clock::new();
+        let mut simulated = Simulated::new(plan);
+        for step in &plan.steps {
+            simulated.step(step, &mut clock, trace).await?;
+        }
+        simulated.rest(&mut clock, trace).await
+    })
+}
+
+#[test]
+fn clients_over_a_network_get_whole_bodies_or_none() {
+    simulate(TEST, &plans(), run);
+}
+
+#[test]
+fn a_seed_makes_one_trace_in_each_process() {
+    compare_traces(TEST);
+}

@@ -1,0 +1,219 @@
+//! An origin: takes connections, reads requests, and answers as the plan says, well or not.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{sleep, timeout};
+
+use super::http;
+use super::plan::{Answer, Break, Framing, Then, body, upload};
+use super::world::{Asked, World};
+use crate::net::Socket;
+use crate::net::simulated::End;
+use crate::sync::{Arc, Mutex, lock};
+
+/// The address of an origin.
+pub(super) fn address(origin: usize) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, u8::try_from(origin + 1).unwrap_or(u8::MAX)], 80))
+}
+
+/// One connection to an origin.
+struct Served {
+    socket: Socket,
+    world: Arc<Mutex<World>>,
+    name: String,
+    held: Vec<u8>,
+    requests: usize,
+    is_strayed: bool,
+}
+
+/// Whether the connection goes on.
+type GoesOn = Option<()>;
+
+/// Answers on the connection until it ends.
+pub(super) async fn serve(end: End, origin: usize, world: Arc<Mutex<World>>) {
+    let number = {
+        let mut world = lock(&world);
+        world.accepted += 1;
+        world.accepted
+    };
+    let name = format!("origin {origin}, connection {number}");
+    let socket = Socket::Simulated(end);
+    let mut served = Served { socket, world, name, held: Vec::new(), requests: 0, is_strayed: false };
+    while served.exchange().await.is_some() {}
+}
+
+impl Served {
+    /// More bytes are here.
+    async fn more(&mut self) -> GoesOn {
+        let mut bytes = [0; 2048];
+        match self.socket.read(&mut bytes).await {
+            Ok(count) if count > 0 => {
+                self.held.extend(&bytes[..count]);
+                Some(())
+            }
+            _ => None,
+        }
+    }
+
+    async fn exchange(&mut self) -> GoesOn {
+        let head = loop {
+            if let Some((head, length)) = http::head(&self.held) {
+                self.held.drain(..length);
+                break head;
+            }
+            self.more().await?;
+        };
+        let is_reused = self.requests > 0;
+        self.requests += 1;
+        let (asked, answer) = lock(&self.world).arrive(&self.name, &head, is_reused, self.is_strayed);
+        while self.held.len() < asked.length {
+            self.more().await?;
+            // An answer may begin before all of the request is here.
+            if self.held.len() * 2 > asked.length && answer.broken.is_some() {
+                break;
+            }
+        }
+        let came = asked.length.min(self.held.len());
+        let is_own =
+            asked.number.is_some_and(|number| upload(number, asked.length).starts_with(&self.held[..came]));
+        if came > 0 && !is_own {
+            lock(&self.world).blame(format!("request {:?} came with a body of other bytes", asked.number));
+        }
+        self.held.drain(..came);
+        sleep(Duration::from_millis(answer.wait)).await;
+        self.answer(&asked, &answer).await?;
+        if came < asked.length || answer.framing == Framing::Close || answer.lie > 0 {
+            return None;
+        }
+        self.after(answer.then).await
+    }
+
+    /// Sends the answer. It does not go on if that ends the connection.
+    async fn answer(&mut self, asked: &Asked, answer: &Answer) -> GoesOn {
+        let (bytes, own) = self.encode(asked, answer);
+        let (most, ends) =
+            answer.broken.map_or((bytes.len(), None), |(at, how)| (at.min(bytes.len()), Some(how)));
+        for piece in bytes[..most].chunks(answer.piece) {
+            lock(&self.world).exchanges[asked.place].sent += piece.len();
+            if self.socket.write_all(piece).await.is_err() {
+                return None;
+            }
+            if answer.pause > 0 {
+                sleep(Duration::from_millis(answer.pause)).await;
+            }
+        }
+        self.is_strayed |= most > own;
+        lock(&self.world).exchanges[asked.place].is_strayed = self.is_strayed;
+        if most == bytes.len() {
+            return Some(());
+        }
+        lock(&self.world).note(format!("{} breaks off answer {} after {most} bytes", self.name, asked.place));
+        match ends {
+            Some(Break::Reset) => drop(self.socket.reset_on_close()),
+            Some(Break::Stall) => while self.more().await.is_some() {},
+            Some(Break::End) | None => {}
+        }
+        None
+    }
+
+    /// The bytes of the answer, and how many of them belong to it.
+    fn encode(&self, asked: &Asked, answer: &Answer) -> (Vec<u8>, usize) {
+        if answer.fails {
+            let bytes = b"HTTP/1.1 500 Broken\r\nContent-Length: 6\r\n\r\nbroken".to_vec();
+            let length = bytes.len();
+            return (bytes, length);
+        }
+        let (key, version) = (asked.key, asked.version);
+        let tag = format!("\"{key}-{version}\"");
+        let fields = format!("ETag: {tag}\r\nCache-Control: max-age=3\r\n");
+        if asked.if_none_match.as_ref() == Some(&tag) {
+            let bytes = format!("HTTP/1.1 304 Not Modified\r\n{fields}\r\n").into_bytes();
+            let length = bytes.len();
+            return (bytes, length);
+        }
+        let whole = body(key, version);
+        let is_state = asked.if_range.as_ref().is_none_or(|wanted| *wanted == tag) || answer.ignores_state;
+        let may_be_part = is_state && asked.method == "GET";
+        let range = asked.range.as_deref().filter(|_| may_be_part);
+        let part = range.and_then(|range| http::span(range, whole.len()));
+        let (status, extra, payload) = match part {
+            None => ("200 OK", String::new(), &whole[..]),
+            Some((first, end)) => (
+                "206 Partial Content",
+                format!("Content-Range: bytes {first}-{}/{}\r\n", end - 1, whole.len()),
+                &whole[first..end],
+            ),
+        };
+        let lie = if part.is_some() || asked.method == "HEAD" { 0 } else { isize::from(answer.lie) };
+        let length = payload.len().saturating_add_signed(lie);
+        let framing = match answer.framing {
+            Framing::Length => format!("Content-Length: {length}\r\n"),
+            Framing::Chunked => "Transfer-Encoding: chunked\r\n".to_owned(),
+            Framing::Close => "Connection: close\r\n".to_owned(),
+        };
+        let mut bytes = format!("HTTP/1.1 {status}\r\n{fields}{extra}{framing}\r\n").into_bytes();
+        if asked.method == "HEAD" {
+            let length = bytes.len();
+            return (bytes, length);
+        }
+        let head = bytes.len();
+        let own = match answer.framing {
+            Framing::Chunked => {
+                for chunk in payload.chunks(777) {
+                    bytes.extend(format!("{:x}\r\n", chunk.len()).as_bytes());
+                    bytes.extend(chunk);
+                    bytes.extend(b"\r\n");
+                }
+                bytes.extend(b"0\r\n\r\n");
+                let own = bytes.len();
+                bytes.extend(&vec![b'x'; usize::from(answer.lie.unsigned_abs())]);
+                own
+            }
+            Framing::Length => {
+                bytes.extend(payload);
+                if part.is_none() {
+                    lock(&self.world).said.insert((key, version, length));
+                }
+                head + length
+            }
+            Framing::Close => {
+                bytes.extend(payload);
+                // An orderly end that comes too soon says that this is all.
+                let ends = answer.broken.filter(|(at, how)| *how == Break::End && *at >= head && part.is_none());
+                if let Some((at, _)) = ends {
+                    lock(&self.world).said.insert((key, version, (at - head).min(payload.len())));
+                }
+                bytes.len()
+            }
+        };
+        (bytes, own)
+    }
+
+    /// What happens before the next request.
+    async fn after(&mut self, then: Option<(u64, Then)>) -> GoesOn {
+        let Some((time, then)) = then else { return Some(()) };
+        if let Ok(more) = timeout(Duration::from_millis(time), self.more()).await {
+            return more;
+        }
+        match then {
+            Then::Close => None,
+            Then::Reset => {
+                drop(self.socket.reset_on_close());
+                None
+            }
+            // A whole response could cross the next request on its way, and be taken for the answer by anyone.
+            Then::Stray => {
+                self.is_strayed = true;
+                self.socket.write_all(b"stray bytes\r\n\r\n").await.ok()
+            }
+            Then::Expires => {
+                self.is_strayed = true;
+                let expired = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+                drop(self.socket.write_all(expired).await);
+                None
+            }
+        }
+    }
+}

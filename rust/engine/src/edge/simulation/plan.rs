@@ -1,0 +1,209 @@
+//! What a plan is made of, and what the origins have.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use crate::net::simulated::Conditions;
+
+/// Objects of the origins.
+pub(super) const KEYS: usize = 2;
+pub(super) const CLIENTS: usize = 4;
+/// The first is that of the routes with one origin.
+pub(super) const ORIGINS: usize = 2;
+
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    pub(super) conditions: Conditions,
+    /// Whether a second origin is asked beside a slow one.
+    pub(super) hedges: bool,
+    pub(super) steps: Vec<Step>,
+    /// How origins answer, in the order of what they are asked; after the last one, well.
+    pub(super) answers: Vec<Answer>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    Ask {
+        client: usize,
+        route: Route,
+        key: usize,
+        what: What,
+        /// By HTTP/1.0, where a body without a length ends with the connection.
+        is_old: bool,
+    },
+    Read(usize),
+    Stall(usize),
+    /// With a reset, or an orderly end.
+    Leave(usize, bool),
+    Change(usize),
+    /// An origin takes connections, refuses them, or does not answer.
+    Door(usize, u8),
+    Wait(u64),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Route {
+    /// One origin, and no cache.
+    Relay,
+    /// Two origins that have the same.
+    Two,
+    /// By a cache of whole responses.
+    Whole,
+    /// By a cache of slices.
+    Sliced,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    Get,
+    Head,
+    /// From the first byte, so many.
+    Range(usize, usize),
+    /// With a body of so many bytes.
+    Post(usize),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Answer {
+    /// Milliseconds before its first byte.
+    pub(super) wait: u64,
+    pub(super) framing: Framing,
+    /// It is an error that may be asked for elsewhere.
+    pub(super) fails: bool,
+    /// Bytes of a write, and milliseconds before the next.
+    pub(super) piece: usize,
+    pub(super) pause: u64,
+    /// After so many bytes, of head and body.
+    pub(super) broken: Option<(usize, Break)>,
+    /// By how much the length is too long, or too short.
+    pub(super) lie: i8,
+    /// It sends a part of whatever it has now, although it was asked for one of a state that is gone.
+    pub(super) ignores_state: bool,
+    /// What happens after the answer, so many milliseconds later.
+    pub(super) then: Option<(u64, Then)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Framing {
+    Length,
+    Chunked,
+    /// The end of the connection.
+    Close,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Break {
+    End,
+    Reset,
+    /// Nothing more comes.
+    Stall,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Then {
+    Close,
+    Reset,
+    /// Bytes that belong to no answer.
+    Stray,
+    /// The answer to no request that some servers give before they close.
+    Expires,
+}
+
+impl Answer {
+    /// A good one.
+    pub(super) fn good() -> Self {
+        Self {
+            wait: 0,
+            framing: Framing::Length,
+            fails: false,
+            piece: 1000,
+            pause: 0,
+            broken: None,
+            lie: 0,
+            ignores_state: false,
+            then: None,
+        }
+    }
+}
+
+pub(super) fn plans() -> impl Strategy<Value = Plan> {
+    let conditions = (any::<u64>(), 0..40_u64, 50..1460_usize, 200..20_000_usize, 200..20_000_usize);
+    let conditions = conditions.prop_map(|(seed, delay, packet, room, window)| Conditions {
+        seed,
+        delay,
+        packet,
+        room,
+        window,
+    });
+    (conditions, any::<bool>(), vec(steps(), 1..40), vec(answers(), 0..30))
+        .prop_map(|(conditions, hedges, steps, answers)| Plan { conditions, hedges, steps, answers })
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    let route = prop_oneof![
+        3 => Just(Route::Relay),
+        3 => Just(Route::Two),
+        2 => Just(Route::Whole),
+        2 => Just(Route::Sliced)
+    ];
+    let what = prop_oneof![
+        6 => Just(What::Get),
+        1 => Just(What::Head),
+        2 => (0..3000_usize, 1..3000_usize).prop_map(|(first, length)| What::Range(first, length)),
+        1 => Just(What::Post(0)),
+        2 => (0..5000_usize).prop_map(What::Post),
+    ];
+    let key = prop_oneof![3 => Just(0_usize), 1 => Just(1)];
+    prop_oneof![
+        10 => (0..CLIENTS, route, key.clone(), what, prop::bool::weighted(0.2))
+            .prop_map(|(client, route, key, what, is_old)| Step::Ask { client, route, key, what, is_old }),
+        2 => (0..CLIENTS).prop_map(Step::Read),
+        2 => (0..CLIENTS).prop_map(Step::Stall),
+        2 => (0..CLIENTS, any::<bool>()).prop_map(|(client, resets)| Step::Leave(client, resets)),
+        1 => key.prop_map(Step::Change),
+        1 => (0..ORIGINS, 0..4_u8).prop_map(|(origin, door)| Step::Door(origin, door)),
+        8 => (1..1500_u64).prop_map(Step::Wait),
+    ]
+}
+
+fn answers() -> impl Strategy<Value = Answer> {
+    let wait = prop_oneof![4 => 0..100_u64, 1 => 0..5000_u64];
+    let framing =
+        prop_oneof![3 => Just(Framing::Length), 2 => Just(Framing::Chunked), 1 => Just(Framing::Close)];
+    let broken = prop_oneof![Just(Break::End), Just(Break::Reset), Just(Break::Stall)];
+    let broken = prop::option::weighted(0.4, (prop_oneof![1 => 0..200_usize, 3 => 0..8000_usize], broken));
+    let lie = prop_oneof![8 => Just(0_i8), 1 => -40..40_i8];
+    let then = prop_oneof![3 => Just(Then::Close), 1 => Just(Then::Reset), 1 => Just(Then::Stray), 1 => Just(Then::Expires)];
+    let then = prop::option::weighted(0.3, (0..1000_u64, then));
+    let pace = prop_oneof![2 => (1..2000_usize, Just(0_u64)), 1 => (400..2000_usize, 1..300_u64)];
+    let flags = (prop::bool::weighted(0.1), prop::bool::weighted(0.2));
+    (wait, framing, flags, pace, broken, lie, then).prop_map(
+        |(wait, framing, (fails, ignores_state), (piece, pause), broken, lie, then)| Answer {
+            wait,
+            framing,
+            fails,
+            piece,
+            pause,
+            broken,
+            lie,
+            ignores_state,
+            then,
+        },
+    )
+}
+
+/// The bytes of a version.
+pub(super) fn body(key: usize, version: usize) -> Vec<u8> {
+    lines(&format!("{key}.{version:02}"), 300 + (version * 2477 + key * 911) % 7000)
+}
+
+/// The body of a request.
+pub(super) fn upload(number: usize, length: usize) -> Vec<u8> {
+    lines(&format!("u{number:03}"), length)
+}
+
+/// So many bytes of lines that say where in which text they are.
+fn lines(name: &str, length: usize) -> Vec<u8> {
+    let lines = (0..=length / 8).flat_map(|line| format!("{name}{line:03}\n").into_bytes());
+    lines.take(length).collect()
+}

@@ -1,0 +1,220 @@
+//! A site with four routes, and what it is lent.
+
+use std::sync::Arc as Plain;
+use std::time::Duration;
+
+use super::origin::address;
+use super::plan::ORIGINS;
+use crate::access::Limits;
+use crate::cache::{Cookies, Languages, Names, Policy, Query, RangeFill};
+use crate::edge::{ClientLimits, EdgeConfig, Heads, Ledger, Route, Routes, Service, Site, Supplies};
+use crate::events::Leave;
+use crate::origin::testing::{READS, limits, origins_within};
+use crate::origin::{
+    Balance, Endpoint, HealthPolicy, Hedge, Member, Origins, RetryPolicy, Scheme, Timeouts, Upstream,
+    UpstreamPolicy,
+};
+use crate::pool::testing::config;
+use crate::pool::{Pool, REGION};
+use crate::relay::{FillFields, Forwarding};
+use crate::relay_spec::{Origin, RelaySpec, RouteLimits};
+use crate::store::{Cache, CachePolicy, Caching, Unread};
+use crate::stream::{FlowConfig, Meter};
+use crate::sync::Arc;
+use crate::wire::{BodyLimits, HeadLimits, IncomingLimits};
+
+const FLOW: FlowConfig = FlowConfig { floor: 1 << 16, ceiling: 1 << 18 };
+const BODY: BodyLimits = BodyLimits { chunk_extension_bytes: 64, trailer_bytes: 64 };
+/// What the routes with one origin ask.
+pub(super) const NAME: &str = "origin.test";
+
+pub(super) struct Rig {
+    pub(super) pool: Pool,
+    pub(super) meter: Plain<Meter>,
+    pub(super) origins: Arc<Origins>,
+    pub(super) cache: Arc<Cache>,
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) site: Arc<Site>,
+}
+
+const fn seconds(count: u64) -> Option<Duration> {
+    Some(Duration::from_secs(count))
+}
+
+impl Rig {
+    pub(super) fn new(hedges: bool) -> Self {
+        let pool = Pool::new(config(8 * REGION)).expect("a small mapping");
+        let meter = Plain::<Meter>::default();
+        let limits = crate::origin::OriginLimits {
+            connections: 3,
+            waiting: 20,
+            requests_per_connection: 5,
+            idle_timeout: Duration::from_secs(4),
+            head: HeadLimits { head_bytes: 1 << 12, head_fields: 20, interim_responses: 1 },
+            ..limits(Duration::from_secs(60))
+        };
+        // A line of the log that waits is a task: there is none at rest.
+        let origins = Arc::new(origins_within(&pool, limits, Duration::from_secs(10)));
+        let cache = Arc::new(Cache::new(pool.clone(), 2 * REGION, 8, FLOW, Plain::clone(&meter)));
+        let routes = routes(&cache, hedges);
+        let supplies = Supplies {
+            pool: pool.clone(),
+            flow: FLOW,
+            reads: READS,
+            meter: Plain::clone(&meter),
+            origins: vec![Arc::clone(&origins)],
+            ledger: Arc::new(Ledger::new(1)),
+            heads: Arc::new(Heads::new(&pool)),
+            tracer: None,
+        };
+        let ledger = Arc::clone(&supplies.ledger);
+        let site = Arc::new(Site::new(edge_config(), supplies, routes, None, None));
+        Self { pool, meter, origins, cache, ledger, site }
+    }
+}
+
+fn routes(cache: &Arc<Cache>, hedges: bool) -> Routes {
+    let cached = |range_fill| Some(Caching::new(Arc::clone(cache), cache_policy(range_fill), "simulated"));
+    let all = [
+        ("relay", None, None),
+        ("two", Some(upstream(hedges)), None),
+        ("whole", None, cached(RangeFill::Whole)),
+        ("sliced", None, cached(RangeFill::Slices(1024))),
+    ];
+    let all = all.map(|(name, upstream, caching)| {
+        Service::Relay(Arc::new(Route::new(None, spec(name, upstream, caching), None)))
+    });
+    Routes::new(all.into()).expect("four prefixes")
+}
+
+fn upstream(hedges: bool) -> Arc<Upstream> {
+    let members = (0..ORIGINS).map(|origin| {
+        let address = address(origin);
+        Member {
+            authority: address.to_string().into(),
+            endpoint: Endpoint::new(Scheme::Http, &address.ip().to_string(), address.port(), None)
+                .expect("an address"),
+            weight: 1,
+            backup: false,
+            max_requests: None,
+        }
+    });
+    let policy = UpstreamPolicy {
+        balance: Balance::RoundRobin,
+        health: HealthPolicy {
+            failures: Some(3),
+            failure_percent: None,
+            least_requests: 1,
+            window: Duration::from_secs(10),
+            statuses: vec![500],
+            eject: Duration::from_secs(1),
+            max_eject: Duration::from_secs(4),
+            slow_start: Duration::ZERO,
+            panic_percent: 0,
+        },
+        check: None,
+        retries: RetryPolicy {
+            tries: 3,
+            statuses: vec![500],
+            try_timeout: None,
+            hedge: hedges.then_some(Hedge::After(Duration::from_secs(1))),
+            resume: true,
+            budget_percent: 100,
+            budget_per_second: 10,
+        },
+    };
+    Arc::new(Upstream::new("http://two.test".into(), policy, members.collect()))
+}
+
+fn spec(name: &str, upstream: Option<Arc<Upstream>>, caching: Option<Caching>) -> RelaySpec {
+    // Without a limit on the whole only the limits of its parts end what stalls.
+    let total = seconds(30).filter(|_| upstream.is_none());
+    let endpoint = Endpoint::new(Scheme::Http, NAME, 80, None).expect("a name");
+    RelaySpec {
+        name: name.to_owned(),
+        origin: Origin { endpoint, upstream, authority: NAME.into() },
+        prefix: format!("/{name}/"),
+        replacement: format!("/{name}/"),
+        forwarding: Forwarding {
+            x_forwarded: false,
+            forwarded: false,
+            via: None,
+            trust_incoming: false,
+            preserve_host: false,
+            map_location: false,
+            trailers: false,
+            grpc_web: None,
+        },
+        timeouts: Timeouts {
+            queue: seconds(5),
+            resolve: seconds(1),
+            connect: seconds(1),
+            tls: None,
+            first_byte: seconds(3),
+            between_bytes: seconds(2),
+            tunnel: None,
+            total,
+            lets_events_pause: false,
+        },
+        limits: RouteLimits { requests: Limits { concurrency: None, rate: None, burst: 1.0 }, body: None },
+        request: Vec::new(),
+        response: Vec::new(),
+        drain: Leave::Cancel,
+        events: None,
+        max_event: None,
+        caching,
+        inspect: None,
+        completion: None,
+    }
+}
+
+fn cache_policy(range_fill: RangeFill) -> CachePolicy {
+    let names = || Names::new(Vec::<String>::new());
+    CachePolicy {
+        rules: Policy {
+            name: "penstock".to_owned(),
+            targets: Vec::new(),
+            lifetime: None,
+            heuristic_percent: 10,
+            heuristic_max: Duration::from_secs(86_400),
+            negative: Duration::ZERO,
+            stale_while_revalidate: Duration::ZERO,
+            stale_if_error: Duration::ZERO,
+            store_cookies: Cookies::Explicit,
+            clients_may_refresh: true,
+            languages: Languages::Preferred,
+            range_fill,
+            max_ranges: 8,
+        },
+        query: Query { keep_parameters: None, drop_parameters: names(), sort_parameters: false },
+        fields: FillFields::new(None, Vec::new(), &[]),
+        max_object: 1 << 20,
+        apart: Duration::from_secs(3),
+        unread: Unread::Finish,
+        tags: Vec::new(),
+    }
+}
+
+fn edge_config() -> EdgeConfig {
+    EdgeConfig {
+        head: IncomingLimits { line_bytes: 1024, head_bytes: 4096, head_fields: 16 },
+        body: BODY,
+        max_body: None,
+        idle_timeout: seconds(20),
+        head_timeout: seconds(10),
+        body_timeout: seconds(10),
+        body_total_timeout: None,
+        least_rate: None,
+        head_patience: Duration::ZERO,
+        body_patience: Duration::ZERO,
+        write_timeout: seconds(10),
+        stall_grace: Duration::from_secs(2),
+        overload_after: None,
+        http2: None,
+        trusts_trace_context: false,
+        clients: ClientLimits { client_connections: None, client_requests: None, client_prefix: 64 },
+        linger: Duration::from_secs(1),
+        max_event: 4096,
+        event_backlog: None,
+    }
+}
