@@ -94,7 +94,7 @@ impl Served {
     async fn answer(&mut self, asked: &Asked, answer: &Answer) -> GoesOn {
         let (bytes, own) = self.encode(asked, answer);
         let (most, ends) =
-            answer.broken.map_or((bytes.len(), None), |(at, how)| (at.min(bytes.len()), Some(how)));
+            answer.broken.map_or((bytes.len(), None), |(at, how)| (at * bytes.len() / 1000, Some(how)));
         for piece in bytes[..most].chunks(answer.piece) {
             lock(&self.world).exchanges[asked.place].sent += piece.len();
             if self.socket.write_all(piece).await.is_err() {
@@ -181,9 +181,9 @@ impl Served {
             Framing::Close => {
                 bytes.extend(payload);
                 // An orderly end that comes too soon says that this is all.
-                let ends = answer.broken.filter(|(at, how)| *how == Break::End && *at >= head && part.is_none());
-                if let Some((at, _)) = ends {
-                    lock(&self.world).said.insert((key, version, (at - head).min(payload.len())));
+                let ends = answer.broken.filter(|(_, how)| *how == Break::End && part.is_none());
+                if let Some(length) = ends.and_then(|(at, _)| (at * bytes.len() / 1000).checked_sub(head)) {
+                    lock(&self.world).said.insert((key, version, length));
                 }
                 bytes.len()
             }
@@ -210,7 +210,8 @@ impl Served {
             }
             Then::Expires => {
                 self.is_strayed = true;
-                let expired = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+                let expired =
+                    b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
                 drop(self.socket.write_all(expired).await);
                 None
             }

@@ -73,10 +73,12 @@ pub(super) struct Answer {
     /// Bytes of a write, and milliseconds before the next.
     pub(super) piece: usize,
     pub(super) pause: u64,
-    /// After so many bytes, of head and body.
+    /// After so many thousandths of its bytes, head and body.
     pub(super) broken: Option<(usize, Break)>,
     /// By how much the length is too long, or too short.
     pub(super) lie: i8,
+    /// It is of the version before.
+    pub(super) is_behind: bool,
     /// It sends a part of whatever it has now, although it was asked for one of a state that is gone.
     pub(super) ignores_state: bool,
     /// What happens after the answer, so many milliseconds later.
@@ -120,6 +122,7 @@ impl Answer {
             pause: 0,
             broken: None,
             lie: 0,
+            is_behind: false,
             ignores_state: false,
             then: None,
         }
@@ -151,7 +154,7 @@ fn steps() -> impl Strategy<Value = Step> {
         1 => Just(What::Head),
         2 => (0..3000_usize, 1..3000_usize).prop_map(|(first, length)| What::Range(first, length)),
         1 => Just(What::Post(0)),
-        2 => (0..5000_usize).prop_map(What::Post),
+        2 => (0..20_000_usize).prop_map(What::Post),
     ];
     let key = prop_oneof![3 => Just(0_usize), 1 => Just(1)];
     prop_oneof![
@@ -160,7 +163,7 @@ fn steps() -> impl Strategy<Value = Step> {
         2 => (0..CLIENTS).prop_map(Step::Read),
         2 => (0..CLIENTS).prop_map(Step::Stall),
         2 => (0..CLIENTS, any::<bool>()).prop_map(|(client, resets)| Step::Leave(client, resets)),
-        1 => key.prop_map(Step::Change),
+        2 => key.prop_map(Step::Change),
         1 => (0..ORIGINS, 0..4_u8).prop_map(|(origin, door)| Step::Door(origin, door)),
         8 => (1..1500_u64).prop_map(Step::Wait),
     ]
@@ -171,14 +174,15 @@ fn answers() -> impl Strategy<Value = Answer> {
     let framing =
         prop_oneof![3 => Just(Framing::Length), 2 => Just(Framing::Chunked), 1 => Just(Framing::Close)];
     let broken = prop_oneof![Just(Break::End), Just(Break::Reset), Just(Break::Stall)];
-    let broken = prop::option::weighted(0.4, (prop_oneof![1 => 0..200_usize, 3 => 0..8000_usize], broken));
+    let place = prop_oneof![1 => Just(0_usize), 1 => 0..50_usize, 3 => 0..1000_usize];
+    let broken = prop::option::weighted(0.4, (place, broken));
     let lie = prop_oneof![8 => Just(0_i8), 1 => -40..40_i8];
     let then = prop_oneof![3 => Just(Then::Close), 1 => Just(Then::Reset), 1 => Just(Then::Stray), 1 => Just(Then::Expires)];
     let then = prop::option::weighted(0.3, (0..1000_u64, then));
     let pace = prop_oneof![2 => (1..2000_usize, Just(0_u64)), 1 => (400..2000_usize, 1..300_u64)];
-    let flags = (prop::bool::weighted(0.1), prop::bool::weighted(0.2));
+    let flags = (prop::bool::weighted(0.1), prop::bool::weighted(0.2), prop::bool::weighted(0.2));
     (wait, framing, flags, pace, broken, lie, then).prop_map(
-        |(wait, framing, (fails, ignores_state), (piece, pause), broken, lie, then)| Answer {
+        |(wait, framing, (fails, is_behind, ignores_state), (piece, pause), broken, lie, then)| Answer {
             wait,
             framing,
             fails,
@@ -186,6 +190,7 @@ fn answers() -> impl Strategy<Value = Answer> {
             pause,
             broken,
             lie,
+            is_behind,
             ignores_state,
             then,
         },
@@ -194,7 +199,7 @@ fn answers() -> impl Strategy<Value = Answer> {
 
 /// The bytes of a version.
 pub(super) fn body(key: usize, version: usize) -> Vec<u8> {
-    lines(&format!("{key}.{version:02}"), 300 + (version * 2477 + key * 911) % 7000)
+    lines(&format!("{key}.{version:02}"), 1000 + (version * 2477 + key * 911) % 7000)
 }
 
 /// The body of a request.

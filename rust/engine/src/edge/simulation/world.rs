@@ -100,6 +100,7 @@ impl World {
             self.blame(format!("{name} was asked {:?}, which no client has asked", head.line));
         }
         let key = key.unwrap_or_default();
+        let answer = self.answers.pop_front().unwrap_or_else(Answer::good);
         let value = |name| head.field(name).map(str::to_owned);
         let asked = Asked {
             place: self.exchanges.len(),
@@ -107,7 +108,7 @@ impl World {
             route,
             number,
             key,
-            version: self.versions[key],
+            version: self.versions[key].saturating_sub(usize::from(answer.is_behind)),
             range: value("range"),
             if_range: value("if-range"),
             if_none_match: value("if-none-match"),
@@ -118,7 +119,7 @@ impl World {
         self.check(&asked, is_reused && is_strayed);
         let Asked { number, key, version, .. } = asked;
         self.exchanges.push(Exchange { number, key, version, is_reused, sent: 0, is_strayed });
-        (asked, self.answers.pop_front().unwrap_or_else(Answer::good))
+        (asked, answer)
     }
 
     /// No request is sent to an origin again that may have acted on it, or has begun to answer it.
