@@ -113,7 +113,8 @@ impl Simulated {
             }
             Step::Wait(time) => self.wait(time, LOOK, clock, trace).await?,
         }
-        self.go_on(trace).await
+        self.go_on(trace).await?;
+        self.check()
     }
 
     /// Lets time pass, of which clients look up at each `look`.
@@ -143,6 +144,10 @@ impl Simulated {
         for client in self.clients.iter_mut().flatten() {
             client.go_on(&mut world, trace)?;
         }
+        Ok(())
+    }
+
+    fn check(&self) -> Verdict {
         let (pool, cache) = (self.rig.pool.stats(), self.rig.cache.stats());
         hold!(pool.live_bytes <= self.rig.pool.budget(), "{} bytes of the pool are in use", pool.live_bytes);
         hold!(cache.used <= cache.limit, "the cache takes {} bytes, of {}", cache.used, cache.limit);

@@ -114,7 +114,8 @@ impl World {
             if_none_match: value("if-none-match"),
             length: head.field("content-length").and_then(|length| length.parse().ok()).unwrap_or_default(),
         };
-        let line = format!("{name} is asked {}: {} {:?}", asked.place, head.line, asked.range);
+        let line =
+            format!("{name} is asked {}: {} {:?} {:?}", asked.place, head.line, asked.range, asked.if_range);
         self.note(line);
         self.check(&asked, is_reused && is_strayed);
         let Asked { number, key, version, .. } = asked;
