@@ -75,16 +75,14 @@ impl Client {
             Route::Sliced => format!("/sliced/{key}?n={number}"),
         };
         let version = if is_old { "1.0" } else { "1.1" };
-        let mut head = format!("{method} {target} HTTP/{version}\r\nHost: edge.test\r\n");
-        if let What::Range(first, length) = what {
-            head.push_str(&format!("Range: bytes={first}-{}\r\n", first + length - 1));
-        }
-        let mut sent = Vec::new();
-        if let What::Post(length) = what {
-            head.push_str(&format!("Content-Length: {length}\r\n"));
-            sent = upload(number, length);
-        }
-        head.push_str("\r\n");
+        let (field, sent) = match what {
+            What::Get | What::Head => (String::new(), Vec::new()),
+            What::Range(first, length) => {
+                (format!("Range: bytes={first}-{}\r\n", first + length - 1), Vec::new())
+            }
+            What::Post(length) => (format!("Content-Length: {length}\r\n"), upload(number, length)),
+        };
+        let head = format!("{method} {target} HTTP/{version}\r\nHost: edge.test\r\n{field}\r\n");
         self.unsent.extend(head.into_bytes());
         self.unsent.extend(sent);
         self.asked.push_back(Asked { number, route, key, what });
@@ -132,14 +130,14 @@ impl Client {
                 Parsed::Nothing => break,
                 Parsed::Part(message) => {
                     world.begun.insert(asked.number);
-                    self.judge(asked, &message, false, world)?;
+                    asked.judge(&message, false, world)?;
                     let (number, length) = (asked.number, message.body.len());
                     hold!(!has_ended, "{number} got {length} bytes, and then an orderly end");
                     break;
                 }
                 Parsed::Whole(message, length) => {
                     world.begun.insert(asked.number);
-                    self.judge(asked, &message, true, world)?;
+                    asked.judge(&message, true, world)?;
                     let (number, body) = (asked.number, message.body.len());
                     trace.note(format_args!("{number} is answered: {}, {body} bytes", message.status()));
                     self.is_last |= message.field("connection").is_some_and(|value| value.contains("close"));
@@ -164,10 +162,12 @@ impl Client {
         }
         Ok(())
     }
+}
 
+impl Asked {
     /// What is of an origin is all of one version, or a part of it that is known to be one.
-    fn judge(&self, asked: &Asked, message: &Message, is_whole: bool, world: &World) -> Verdict {
-        let Asked { number, key, .. } = *asked;
+    fn judge(&self, message: &Message, is_whole: bool, world: &World) -> Verdict {
+        let Asked { number, key, .. } = *self;
         let status = message.status();
         let Some(tag) = message.field("etag") else {
             hold!(!matches!(status, 200 | 206), "{number} got {status} without a tag");
@@ -179,7 +179,7 @@ impl Client {
             .and_then(|(key, version)| Some((key.parse::<usize>().ok()?, version.parse::<usize>().ok()?)));
         let (of, version) = tag.ok_or_else(|| format!("{number} got an unknown tag"))?;
         hold!(of == key, "{number} asked for {key} and got {of}");
-        let is_of = matches!(asked.route, Route::Relay | Route::Two).then_some(number);
+        let is_of = matches!(self.route, Route::Relay | Route::Two).then_some(number);
         hold!(
             world.has_served(is_of, key, version),
             "{number} got version {version}, which no origin has sent it"
@@ -195,7 +195,7 @@ impl Client {
                 let total = total.parse().map_err(|_| "a range without a length")?;
                 hold!(world.is_whole(key, version, total), "{number} got a part of {total} bytes");
                 let (first, end) = http::span(&format!("bytes={range}"), total).ok_or("no such range")?;
-                let What::Range(from, count) = asked.what else {
+                let What::Range(from, count) = self.what else {
                     return Err(format!("{number} got a part, and asked for none"));
                 };
                 hold!((first, end) == (from, (from + count).min(total)), "{number} got the part {range}");
@@ -205,7 +205,7 @@ impl Client {
             416 => return Ok(()),
             status => return Err(format!("{number} got {status} with a tag")),
         };
-        if asked.what == What::Head {
+        if self.what == What::Head {
             return Ok(());
         }
         hold!(wanted.starts_with(got), "{number} got bytes that are not of version {version}");

@@ -137,7 +137,9 @@ impl Simulated {
             }
         }
         let mut world = lock(&self.world);
-        std::mem::take(&mut world.lines).into_iter().for_each(|line| trace.note(line));
+        for line in std::mem::take(&mut world.lines) {
+            trace.note(line);
+        }
         if let Some(violated) = world.violated.take() {
             return Err(violated);
         }

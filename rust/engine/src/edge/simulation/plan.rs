@@ -168,7 +168,7 @@ fn steps() -> impl Strategy<Value = Step> {
         2 => (0..CLIENTS).prop_map(Step::Read),
         2 => (0..CLIENTS).prop_map(Step::Stall),
         2 => (0..CLIENTS, any::<bool>()).prop_map(|(client, resets)| Step::Leave(client, resets)),
-        2 => key.prop_map(Step::Change),
+        4 => key.prop_map(Step::Change),
         1 => (0..ORIGINS, 0..4_u8).prop_map(|(origin, door)| Step::Door(origin, door)),
         8 => (1..1500_u64).prop_map(Step::Wait),
     ]
@@ -184,9 +184,9 @@ fn answers() -> impl Strategy<Value = Answer> {
     let lie = prop_oneof![8 => Just(0_i8), 1 => -40..40_i8];
     let then = prop_oneof![3 => Just(Then::Close), 1 => Just(Then::Reset), 1 => Just(Then::Stray), 1 => Just(Then::Expires)];
     let then = prop::option::weighted(0.3, (0..1000_u64, then));
-    let pace = prop_oneof![2 => (1..2000_usize, Just(0_u64)), 1 => (400..2000_usize, 1..300_u64)];
-    let flags = (prop::bool::weighted(0.1), prop::bool::weighted(0.2), prop::bool::weighted(0.2));
-    (wait, framing, flags, pace, broken, lie, then).prop_map(
+    let speed = prop_oneof![2 => (1..2000_usize, Just(0_u64)), 1 => (400..2000_usize, 1..300_u64)];
+    let flags = (prop::bool::weighted(0.1), prop::bool::weighted(0.3), any::<bool>());
+    (wait, framing, flags, speed, broken, lie, then).prop_map(
         |(wait, framing, (fails, is_behind, ignores_state), (piece, pause), broken, lie, then)| Answer {
             wait,
             framing,
@@ -202,9 +202,12 @@ fn answers() -> impl Strategy<Value = Answer> {
     )
 }
 
+/// By key and version.
+type Bodies = BTreeMap<(usize, usize), Arc<[u8]>>;
+
 thread_local! {
     /// To make them anew for each look takes a third of a simulation's time.
-    static BODIES: RefCell<BTreeMap<(usize, usize), Arc<[u8]>>> = const { RefCell::new(BTreeMap::new()) };
+    static BODIES: RefCell<Bodies> = const { RefCell::new(Bodies::new()) };
 }
 
 /// The bytes of a version. Two versions after each other may have one length.

@@ -23,6 +23,7 @@ use crate::stream::{FlowConfig, Meter};
 use crate::sync::Arc;
 use crate::wire::{BodyLimits, HeadLimits, IncomingLimits};
 
+const SECOND: Duration = Duration::from_secs(1);
 const FLOW: FlowConfig = FlowConfig { floor: 1 << 16, ceiling: 1 << 18 };
 const BODY: BodyLimits = BodyLimits { chunk_extension_bytes: 64, trailer_bytes: 64 };
 /// What the routes with one origin ask.
@@ -35,10 +36,6 @@ pub(super) struct Rig {
     pub(super) cache: Arc<Cache>,
     pub(super) ledger: Arc<Ledger>,
     pub(super) site: Arc<Site>,
-}
-
-const fn seconds(count: u64) -> Option<Duration> {
-    Some(Duration::from_secs(count))
 }
 
 impl Rig {
@@ -128,7 +125,7 @@ fn upstream(hedges: bool) -> Arc<Upstream> {
 
 fn spec(name: &str, upstream: Option<Arc<Upstream>>, caching: Option<Caching>) -> RelaySpec {
     // Without a limit on the whole only the limits of its parts end what stalls.
-    let total = seconds(30).filter(|_| upstream.is_none());
+    let total = Some(30 * SECOND).filter(|_| upstream.is_none());
     let endpoint = Endpoint::new(Scheme::Http, NAME, 80, None).expect("a name");
     RelaySpec {
         name: name.to_owned(),
@@ -146,12 +143,12 @@ fn spec(name: &str, upstream: Option<Arc<Upstream>>, caching: Option<Caching>) -
             grpc_web: None,
         },
         timeouts: Timeouts {
-            queue: seconds(5),
-            resolve: seconds(1),
-            connect: seconds(1),
+            queue: Some(5 * SECOND),
+            resolve: Some(SECOND),
+            connect: Some(SECOND),
             tls: None,
-            first_byte: seconds(3),
-            between_bytes: seconds(2),
+            first_byte: Some(3 * SECOND),
+            between_bytes: Some(2 * SECOND),
             tunnel: None,
             total,
             lets_events_pause: false,
@@ -200,14 +197,14 @@ fn edge_config() -> EdgeConfig {
         head: IncomingLimits { line_bytes: 1024, head_bytes: 4096, head_fields: 16 },
         body: BODY,
         max_body: None,
-        idle_timeout: seconds(20),
-        head_timeout: seconds(10),
-        body_timeout: seconds(10),
+        idle_timeout: Some(20 * SECOND),
+        head_timeout: Some(10 * SECOND),
+        body_timeout: Some(10 * SECOND),
         body_total_timeout: None,
         least_rate: None,
         head_patience: Duration::ZERO,
         body_patience: Duration::ZERO,
-        write_timeout: seconds(10),
+        write_timeout: Some(10 * SECOND),
         stall_grace: Duration::from_secs(2),
         overload_after: None,
         http2: None,

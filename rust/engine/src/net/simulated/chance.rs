@@ -1,6 +1,6 @@
 //! Numbers by a seed.
 
-/// SplitMix64 (Steele, Lea, Flood): each seed is as good as another, and each number is one of the seed's.
+/// `SplitMix64` (Steele, Lea, Flood): each seed is as good as another, and each number is one of the seed's.
 #[derive(Debug, Clone)]
 pub(crate) struct Chance(u64);
 

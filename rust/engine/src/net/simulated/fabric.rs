@@ -34,6 +34,7 @@ pub(super) struct Listener {
 
 /// What one side of a connection has.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "a kernel has them too: the directions end each by itself")]
 pub(super) struct Side {
     /// Its delays: of its own, so that what other connections do changes none of them.
     chance: Chance,
@@ -66,9 +67,9 @@ pub(super) struct Side {
 /// What a runtime believes of one direction.
 #[derive(Debug, Default)]
 pub(super) struct Ready {
-    is_ready: bool,
+    now: bool,
     /// It stays so: the direction has ended.
-    is_over: bool,
+    ended: bool,
     task: Option<Waker>,
 }
 
@@ -83,7 +84,7 @@ enum Event {
 
 impl Ready {
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if self.is_ready || self.is_over {
+        if self.now || self.ended {
             return Poll::Ready(());
         }
         // One task waits for a direction: the last that has asked.
@@ -92,12 +93,12 @@ impl Ready {
     }
 
     pub(super) fn clear(&mut self) {
-        self.is_ready = false;
+        self.now = false;
     }
 
     fn set(&mut self, is_over: bool) {
-        self.is_ready = true;
-        self.is_over |= is_over;
+        self.now = true;
+        self.ended |= is_over;
         if let Some(task) = self.task.take() {
             task.wake();
         }
@@ -121,7 +122,7 @@ impl Side {
             is_closed: false,
             resets: false,
             readable: Ready::default(),
-            writable: Ready { is_ready: true, ..Ready::default() },
+            writable: Ready { now: true, ..Ready::default() },
             taken_from: 0,
         }
     }

@@ -112,7 +112,7 @@ impl Drop for Network {
 
 /// Connects to `address`; `None` if this thread has no simulated network.
 pub(crate) async fn connect(address: SocketAddr) -> Option<io::Result<End>> {
-    let delay = within_any(|fabric| fabric.delay())?;
+    let delay = within_any(Fabric::delay)?;
     sleep(Duration::from_millis(delay)).await;
     let door = within(|fabric| fabric.listener(address).door);
     match door {
