@@ -217,6 +217,18 @@ def test_neither_docstrings_nor_tests_make_a_function_too_long(tmp_path: Path) -
     assert run.returncode == 0, run.stderr
 
 
+def test_a_member_of_tests_ends_where_it_does(tmp_path: Path) -> None:
+    arms = "Self::One => (),\n#[cfg(test)]\nSelf::Other(one, two) => two,\n#[cfg(test)]\nSelf::Last => ()\n"
+    text = (
+        "enum Low {\nOne,\n#[cfg(test)]\nOther(u8)\n}\nfn low() {\nmatch self {\n"
+        + arms
+        + "}\n}\n"
+        + "fn lower() {\n}\n" * 60
+    )
+    run = check(tree(tmp_path, {"rust/engine/src/low.rs": text}))
+    assert run.returncode == 0, run.stderr
+
+
 @pytest.mark.parametrize("path", ["rust/engine/src/tests/low.rs", "python/penstock/low.pyi", "tests/low.py"])
 def test_a_file_that_is_too_long_fails(tmp_path: Path, path: str) -> None:
     run = check(tree(tmp_path, {path: "\n" * 601}))

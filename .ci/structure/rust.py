@@ -220,15 +220,19 @@ def without_tests(code: str) -> str:
         if match.start() < at:
             continue
         kept.append(code[at : match.start()])
-        end = closing(code, match.end())
+        # What begins with a capital is an arm of a match or a variant of an enum.
+        end = closing(code, match.end(), is_member=code[match.end() : match.end() + 1].isupper())
         kept.append("\n" * code.count("\n", match.start(), end))
         at = end
     kept.append(code[at:])
     return "".join(kept)
 
 
-def closing(code: str, start: int) -> int:
-    """The position after the item that starts here, which ends with `;` or a closing brace."""
+def closing(code: str, start: int, *, is_member: bool = False) -> int:
+    """The position after the item that starts here, which ends with `;` or a closing brace.
+
+    A member ends with a comma as well, or before the end of what it is in.
+    """
     depth = 0
     for at in range(start, len(code)):
         char = code[at]
@@ -236,8 +240,10 @@ def closing(code: str, start: int) -> int:
             depth += 1
         elif char in "})]":
             depth -= 1
+            if depth < 0 and is_member:
+                return at
             if depth == 0 and char == "}":
                 return at + 1
-        elif depth == 0 and char == ";":
+        elif depth == 0 and (char == ";" or (char == "," and is_member)):
             return at + 1
     return len(code)

@@ -98,6 +98,22 @@ impl Client {
 
     /// Sends and reads what can be, and holds what has come against `world`.
     pub(super) fn go_on(&mut self, world: &mut World, trace: &mut Trace) -> Verdict {
+        self.exchange(trace);
+        self.take_answers(world, trace)?;
+        if self.asked.is_empty() {
+            let (name, length) = (self.name, self.got.len());
+            hold!(length == 0, "client {name} got {length} bytes that it has not asked for");
+        }
+        if self.ended.is_some() {
+            for asked in self.asked.drain(..) {
+                trace.note(format_args!("{} is not answered, of {} bytes", asked.number, self.got.len()));
+                self.got.clear();
+            }
+        }
+        Ok(())
+    }
+
+    fn exchange(&mut self, trace: &mut Trace) {
         while !self.unsent.is_empty() {
             let (first, _) = self.unsent.as_slices();
             match self.end.send(first) {
@@ -123,6 +139,10 @@ impl Client {
                 trace.note(format_args!("client {}: {:?}", self.name, self.ended));
             }
         }
+    }
+
+    /// Takes what is whole, and looks at what is not.
+    fn take_answers(&mut self, world: &mut World, trace: &mut Trace) -> Verdict {
         while let Some(asked) = self.asked.front() {
             let has_ended = self.ended == Some(Ended::Orderly);
             let has_body = asked.what != What::Head;
@@ -144,20 +164,6 @@ impl Client {
                     self.got.drain(..length);
                     self.asked.pop_front();
                 }
-            }
-        }
-        if self.asked.is_empty() {
-            hold!(
-                self.got.is_empty(),
-                "client {} got {} bytes that it has not asked for",
-                self.name,
-                self.got.len()
-            );
-        }
-        if self.ended.is_some() {
-            for asked in self.asked.drain(..) {
-                trace.note(format_args!("{} is not answered, of {} bytes", asked.number, self.got.len()));
-                self.got.clear();
             }
         }
         Ok(())

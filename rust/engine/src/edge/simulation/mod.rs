@@ -41,7 +41,7 @@ const OVER: u64 = 1000;
 struct Simulated {
     network: Network,
     rig: Rig,
-    /// There are none: all is on the simulation's own.
+    /// None but the simulation's own, which is not one of an engine.
     threads: Plain<Threads>,
     world: Arc<Mutex<World>>,
     clients: [Option<Client>; CLIENTS],

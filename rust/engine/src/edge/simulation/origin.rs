@@ -146,8 +146,7 @@ impl Served {
                 &whole[first..end],
             ),
         };
-        let lie = if part.is_some() || asked.method == "HEAD" { 0 } else { isize::from(answer.lie) };
-        let length = payload.len().saturating_add_signed(lie);
+        let length = told_length(payload, answer, part.is_some() || asked.method == "HEAD");
         let framing = match answer.framing {
             Framing::Length => format!("Content-Length: {length}\r\n"),
             Framing::Chunked => "Transfer-Encoding: chunked\r\n".to_owned(),
@@ -158,8 +157,22 @@ impl Served {
             let length = bytes.len();
             return (bytes, length);
         }
+        let said = part.is_none().then_some((key, version));
+        let own = self.encode_body(&mut bytes, payload, answer, said);
+        (bytes, own)
+    }
+
+    /// Adds the body to the head in `bytes`, and says how many of them belong to the answer then. `said`: the key and version of
+    /// which the answer says how long it is.
+    fn encode_body(
+        &self,
+        bytes: &mut Vec<u8>,
+        payload: &[u8],
+        answer: &Answer,
+        said: Option<(usize, usize)>,
+    ) -> usize {
         let head = bytes.len();
-        let own = match answer.framing {
+        let (own, length) = match answer.framing {
             Framing::Chunked => {
                 for chunk in payload.chunks(777) {
                     bytes.extend(format!("{:x}\r\n", chunk.len()).as_bytes());
@@ -169,26 +182,24 @@ impl Served {
                 bytes.extend(b"0\r\n\r\n");
                 let own = bytes.len();
                 bytes.extend(&vec![b'x'; usize::from(answer.lie.unsigned_abs())]);
-                own
+                (own, None)
             }
             Framing::Length => {
                 bytes.extend(payload);
-                if part.is_none() {
-                    lock(&self.world).said.insert((key, version, length));
-                }
-                head + length
+                let length = told_length(payload, answer, said.is_none());
+                (head + length, Some(length))
             }
             Framing::Close => {
                 bytes.extend(payload);
                 // An orderly end that comes too soon says that this is all.
-                let ends = answer.broken.filter(|(_, how)| *how == Break::End && part.is_none());
-                if let Some(length) = ends.and_then(|(at, _)| (at * bytes.len() / 1000).checked_sub(head)) {
-                    lock(&self.world).said.insert((key, version, length));
-                }
-                bytes.len()
+                let ends = answer.broken.filter(|(_, how)| *how == Break::End);
+                (bytes.len(), ends.and_then(|(at, _)| (at * bytes.len() / 1000).checked_sub(head)))
             }
         };
-        (bytes, own)
+        if let Some(((key, version), length)) = said.zip(length) {
+            lock(&self.world).said.insert((key, version, length));
+        }
+        own
     }
 
     /// What happens before the next request.
@@ -217,4 +228,10 @@ impl Served {
             }
         }
     }
+}
+
+/// What Content-Length says: the truth if it `is_true`.
+fn told_length(payload: &[u8], answer: &Answer, is_true: bool) -> usize {
+    let lie = if is_true { 0 } else { isize::from(answer.lie) };
+    payload.len().saturating_add_signed(lie)
 }

@@ -50,7 +50,7 @@ impl Rig {
             head: HeadLimits { head_bytes: 1 << 12, head_fields: 20, interim_responses: 1 },
             ..limits(Duration::from_secs(60))
         };
-        // A line of the log that waits is a task: there is none at rest.
+        // A line of the log that waits is a task, and at rest there is no task.
         let origins = Arc::new(origins_within(&pool, limits, Duration::from_secs(10)));
         let cache = Arc::new(Cache::new(pool.clone(), 2 * REGION, 8, FLOW, Plain::clone(&meter)));
         let routes = routes(&cache, hedges);

@@ -44,7 +44,7 @@ pub(crate) struct Conditions {
 /// Until a lost packet is sent again.
 const LOST: u64 = 200;
 
-/// What an address does with those that connect to it.
+/// What an address does with attempts to connect to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Door {
     Open,
@@ -78,7 +78,7 @@ impl Network {
         within(|fabric| drop(fabric.names.insert(name.to_owned(), addresses)));
     }
 
-    /// From now on `address` does so with those that connect.
+    /// From now on `address` does so with attempts to connect.
     #[expect(clippy::unused_self, reason = "there is one of the thread as long as this lives")]
     pub(crate) fn set_door(&self, address: SocketAddr, door: Door) {
         within(|fabric| fabric.listener(address).door = door);
