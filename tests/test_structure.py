@@ -219,12 +219,8 @@ def test_neither_docstrings_nor_tests_make_a_function_too_long(tmp_path: Path) -
 
 def test_a_member_of_tests_ends_where_it_does(tmp_path: Path) -> None:
     arms = "Self::One => (),\n#[cfg(test)]\nSelf::Other(one, two) => two,\n#[cfg(test)]\nSelf::Last => ()\n"
-    text = (
-        "enum Low {\nOne,\n#[cfg(test)]\nOther(u8)\n}\nfn low() {\nmatch self {\n"
-        + arms
-        + "}\n}\n"
-        + "fn lower() {\n}\n" * 60
-    )
+    low = f"fn low() {{\nmatch self {{\n{arms}}}\n}}\n"
+    text = low + "enum Low {\nOne,\n#[cfg(test)]\nOther(u8)\n}\n" + "fn lower() {\n}\n" * 60
     run = check(tree(tmp_path, {"rust/engine/src/low.rs": text}))
     assert run.returncode == 0, run.stderr
 
