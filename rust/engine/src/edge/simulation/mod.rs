@@ -20,7 +20,7 @@ use std::time::Duration;
 use super::client::Addresses;
 use super::listen::hand_out;
 use crate::net::Socket;
-use crate::net::simulated::{Door, Network};
+use crate::net::simulated::{Conditions, Door, Network};
 use crate::runtime::{Threads, turn_by};
 use crate::simulation::{
     Clock, Trace, Verdict, compare_traces, hold, in_simulated_time, pass, settle, simulate,
@@ -28,7 +28,7 @@ use crate::simulation::{
 use crate::store::Purge;
 use crate::sync::{Arc, Mutex, lock};
 use client::Client;
-use plan::{CLIENTS, ORIGINS, Plan, Step, plans};
+use plan::{Answer, Break, CLIENTS, Framing, ORIGINS, Plan, Route, Step, What, plans};
 use rig::{NAME, Rig};
 use world::World;
 
@@ -217,6 +217,21 @@ fn run(plan: &Plan, trace: &mut Trace) -> Verdict {
 #[test]
 fn clients_over_a_network_get_whole_bodies_or_none() {
     simulate(TEST, &plans(), run);
+}
+
+/// Found by a seed. The body of the request meets the reset, and the response has neither a length nor chunks.
+#[test]
+fn a_body_that_was_reset_is_not_whole_if_the_upload_has_met_the_reset() {
+    for seed in 0..50 {
+        let conditions = Conditions { seed, delay: 2, packet: 140, room: 200, window: 200 };
+        let step =
+            Step::Ask { client: 0, route: Route::Relay, key: 0, what: What::Post(1155), is_old: false };
+        let broken = Some((223, Break::Reset));
+        let answer = Answer { framing: Framing::Close, piece: 1, broken, ..Answer::good() };
+        let plan = Plan { conditions, hedges: false, steps: vec![step], answers: vec![answer] };
+        let mut trace = Trace::default();
+        assert_eq!(run(&plan, &mut trace), Ok(()), "{trace:#?}");
+    }
 }
 
 #[test]
