@@ -130,7 +130,7 @@ class Http2Client:
         await self.writer.drain()
 
     async def frames(self, *frames: Frame) -> None:
-        """Send frames past hyper-h2. What the server sends on a stream that hyper-h2 has not begun is read and dropped."""
+        """Send frames past hyper-h2. What comes on a stream that hyper-h2 has not begun is read and dropped."""
         begun = self.h2.highest_outbound_stream_id
         self._unknown.update(frame.stream_id for frame in frames if frame.stream_id > begun)
         await self.raw(b"".join(frame.serialize() for frame in frames))

@@ -10,11 +10,11 @@ The one before is the process that serves, the next is the one that takes its pl
     next → before   hub     it has a hub of that name, which is to follow the one here, over the socket beside it;
                             without such a hub that is closed
     next → before   ready   it listens to all that it is configured to, and accepts nothing yet
-    before → next   counters  what its metrics have counted, in a file of memory; at its end once more what they have since
+    before → next   counters  what its metrics have counted, in a file of memory; at its end what they have since
     before → next   take    it accepts no more, and still could
     next → before   taken   it accepts
-    before → next   decided what hooks have decided about requests of some routes, and what tenants have had of them, in a
-                            file of memory; at its end once more what tenants have had since
+    before → next   decided what hooks have decided about requests of some routes, and what tenants have had, in a file
+                            of memory; at its end what tenants have had since
     before → next   records what the cache has in memory, some at a time, in a file of memory
     next → before   room    whether it could take more
     before → next   stream  a stream of events between two events, with the descriptors of its client and its origin

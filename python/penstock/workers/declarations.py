@@ -107,8 +107,8 @@ class Declarations:
     def serve(self, registration: Registration) -> None:
         """Take note that these routes are served from now on.
 
-        What the hooks of other workers have said is forgotten, since it was another code that has said it: each is asked anew.
-        Responses that run go on, and what tenants have had stays counted.
+        What the hooks of other workers have said is forgotten, since it was another code that has said it: each is asked
+        anew. Responses that run go on, and what tenants have had stays counted.
         """
         before, self._served = self._served, frozenset(self._meant(registration))
         self._coming = frozenset()

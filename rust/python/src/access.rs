@@ -25,7 +25,6 @@ use pyo3::types::{PyBytes, PyDict};
 
 use crate::engine::Engine;
 use crate::errors::{IntoPython, exception, os_error};
-use crate::hex;
 use crate::lock;
 use crate::port::{Receive, Slot};
 use crate::record::record;
@@ -177,19 +176,6 @@ impl Decisions {
 
 fn counted(counts: DecisionCounts) -> (usize, usize) {
     (counts.decisions, counts.tenants)
-}
-
-/// The secret of this process that keys of decisions are made with, in hexadecimal digits.
-#[pyfunction]
-pub(crate) fn decision_secret(py: Python<'_>) -> PyResult<String> {
-    Ok(hex::written(&access::own_secret().into_python(py)?))
-}
-
-/// Has keys of decisions be made with the secret of another process. False: it is no secret, or keys were made already.
-#[pyfunction]
-pub(crate) fn take_decision_secret(secret: &str) -> bool {
-    let bytes = hex::read(secret).and_then(|bytes| bytes.try_into().ok());
-    bytes.is_some_and(access::take_secret)
 }
 
 impl Drop for Decisions {

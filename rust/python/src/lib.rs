@@ -51,10 +51,7 @@ mod _native {
     use pyo3::Bound;
 
     #[pymodule_export]
-    use super::access::{
-        AskedRequest, Decisions, Gate, Permit, Question, Refused, Verifier, Waiting, decision_secret,
-        take_decision_secret,
-    };
+    use super::access::{AskedRequest, Decisions, Gate, Permit, Question, Refused, Verifier, Waiting};
     #[pymodule_export]
     use super::admission::Admission;
     #[pymodule_export]
@@ -109,10 +106,10 @@ mod _native {
     #[pymodule_export]
     use super::takeover::{
         MovingStream, TicketSecret, adopt_client, begin_all_streams, begin_moving_streams, begin_streams,
-        claim_listener, clients_given_away, close_given_listeners, end_moving_streams, follow_hub,
-        give_clients_away, give_listeners, gives_clients_away, hand_over_hubs, hold_clients, hub_names,
-        lead_hub, let_clients_in, listeners, streams_to_move, take_ticket_secrets, take_up_stream,
-        take_up_subscriber, ticket_secrets,
+        claim_listener, clients_given_away, close_given_listeners, decision_secret, end_moving_streams,
+        follow_hub, give_clients_away, give_listeners, gives_clients_away, hand_over_hubs, hold_clients,
+        hub_names, lead_hub, let_clients_in, listeners, streams_to_move, take_decision_secret,
+        take_ticket_secrets, take_up_stream, take_up_subscriber, ticket_secrets,
     };
     #[pymodule_export]
     use super::tls::{TlsSession, self_signed};

@@ -4,6 +4,7 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use penstock_engine::access;
 use penstock_engine::hub::named;
 use penstock_engine::takeover::streams::{self, FrozenStream, Place, Resting, StreamState};
 use penstock_engine::tls::{self, GivenSecret};
@@ -370,6 +371,19 @@ pub(crate) fn take_ticket_secrets(secrets: Vec<GivenTicketSecret>) {
         })
     };
     tls::take_secrets(secrets.into_iter().filter_map(secret).collect());
+}
+
+/// The secret of this process that keys of decisions are made with, in hexadecimal digits.
+#[pyfunction]
+pub(crate) fn decision_secret(py: Python<'_>) -> PyResult<String> {
+    Ok(hex::written(&access::own_secret().into_python(py)?))
+}
+
+/// Has keys of decisions be made with the secret of another process. False: it is no secret, or keys were made already.
+#[pyfunction]
+pub(crate) fn take_decision_secret(secret: &str) -> bool {
+    let bytes = hex::read(secret).and_then(|bytes| bytes.try_into().ok());
+    bytes.is_some_and(access::take_secret)
 }
 
 /// Begins with the streams of these numbers, which were taken up.

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 
-use super::Value;
+use super::value::Value;
 use crate::sync::{Mutex, lock};
 
 /// Bytes and samples that are taken at most. Arbitrary: a gateway with 250 routes has some 20,000 samples of 100 bytes.

@@ -31,6 +31,7 @@ mod sites;
 mod tls;
 mod traces;
 mod upstreams;
+mod value;
 mod workers;
 
 use std::io::{self, Read, Write};
@@ -39,9 +40,10 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-pub use exposition::{Exposition, Family, Format, Histograms, Labels, Value};
+pub use exposition::{Exposition, Family, Format, Histograms, Labels};
 pub use grpc_health::{GRPC_HEALTH, GrpcHealth};
 pub use health::Check;
+pub use value::Value;
 
 use memchr::memmem;
 use penstock_trace::Tracer;

@@ -1,6 +1,7 @@
 //! What the network does to responses, by class.
 
-use super::exposition::{Exposition, Family, Value};
+use super::exposition::{Exposition, Family};
+use super::value::Value;
 use crate::edge::{NetworkSums, RATES};
 
 pub(super) fn write(classes: &[NetworkSums], out: &mut Exposition) {
