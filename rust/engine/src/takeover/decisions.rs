@@ -1,7 +1,7 @@
 //! Decisions of hooks and totals of tenants, in a file that goes to the process that takes over.
 //!
 //! A record is a length of 4 bytes, a byte that says what it is, and its parts as in other messages between processes. A
-//! record that is longer than [`LENGTH`] is left out. What the file says is checked: a process that gives nonsense has no
+//! record that is longer than `LENGTH` is left out. What the file says is checked: a process that gives nonsense has no
 //! decision taken.
 
 use std::io::{self, Read, Write};
