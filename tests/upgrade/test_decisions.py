@@ -25,8 +25,8 @@ def may(request):
         print(request.headers["Authorization"], file=asked)
     name = request.headers["Authorization"].split()[-1]
     if name.startswith("un"):
-        return Deny(detail="not this one")
-    return Allow(tenant=name, limits=TenantLimits(total=10))
+        return Deny(detail="not this one", lifetime=600)
+    return Allow(tenant=name, lifetime=600, limits=TenantLimits(total=10))
 
 gateway = Gateway("ORIGIN")
 live = gateway.native("/live/", name="live", authorise=may, decision_key=["header:Authorization"])
@@ -156,7 +156,7 @@ async def test_a_process_that_decides_otherwise_asks_anew(tmp_path: Path, change
 
 
 async def test_a_decision_holds_for_no_longer_than_it_did(tmp_path: Path) -> None:
-    app = APP.replace("limits=TenantLimits(total=10)", "lifetime=0.5")
+    app = APP.replace("lifetime=600, limits=TenantLimits(total=10)", "lifetime=0.5")
     async with ScriptedOrigin(films) as origin:
         (tmp_path / "mine.py").write_text(app.replace("ORIGIN", origin.url))
         async with serving("mine:app", directory=tmp_path) as line:
