@@ -1,26 +1,18 @@
 """Counters of metrics go on in the next process."""
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from penstock.testing import Peer, ScriptedOrigin
-from support.client import answer
+from penstock.testing import ScriptedOrigin
+from support.films import FILM, HeldFilm, films
 from support.scraping import Metrics, Pages
 from support.upgrading import Line, serving
 from support.waiting import in_time
 
 STATUS = re.compile(r"status on (\S+)/penstock/")
-FILM = b"film"
-
-
-async def films(peer: Peer) -> None:
-    while True:
-        await peer.request()
-        await peer.send(answer(f"Content-Length: {len(FILM)}", body=FILM))
 
 
 @asynccontextmanager
@@ -68,22 +60,14 @@ def total(metrics: Metrics) -> float:
 
 
 async def test_what_is_counted_while_a_process_drains_is_added_at_its_end(tmp_path: Path) -> None:
-    release = asyncio.Event()
-
-    async def slow(peer: Peer) -> None:
-        await peer.request()
-        await peer.send(answer(f"Content-Length: {len(FILM)}"))
-        await release.wait()
-        await peer.send(FILM)
-        await peer.stall()
-
-    async with ScriptedOrigin(slow) as origin, scraped(tmp_path, origin.url) as (line, pages):
+    held = HeldFilm()
+    async with ScriptedOrigin(held) as origin, scraped(tmp_path, origin.url) as (line, pages):
         client = await line.connect()
         await client.get("/film", "Connection: close")
         assert (await in_time(client.head(), "the response has begun")).status == 200
         await line.upgrade()
         assert total(await pages.metrics()) == 0
-        release.set()
+        held.release.set()
         assert await in_time(client.rest(), "the film") == FILM
         client.abort()
         await line.ended(line.processes[0])

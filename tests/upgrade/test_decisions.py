@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.testing import Peer, ScriptedOrigin
-from support.client import answer
+from penstock.testing import ScriptedOrigin
+from support.films import FILM, HeldFilm, films
 from support.upgrading import Line, serving
 from support.waiting import in_time
 
@@ -41,15 +41,7 @@ async def state(request):
 app.router.add_get("/state", state)
 """
 
-FILM = b"film"
-"""Two of them are less than a tenant may have, and three are more."""
 WORKERS = pytest.mark.parametrize("workers", [(), ("--workers", "1")], ids=["app", "workers"])
-
-
-async def films(peer: Peer) -> None:
-    while True:
-        await peer.request()
-        await peer.send(answer(f"Content-Length: {len(FILM)}", body=FILM))
 
 
 @asynccontextmanager
@@ -109,16 +101,8 @@ async def test_totals_of_tenants_go_on(tmp_path: Path, workers: tuple[str, ...])
 
 
 async def test_what_a_tenant_has_of_a_process_that_drains_is_counted_at_its_end(tmp_path: Path) -> None:
-    release = asyncio.Event()
-
-    async def slow(peer: Peer) -> None:
-        await peer.request()
-        await peer.send(answer(f"Content-Length: {len(FILM)}"))
-        await release.wait()
-        await peer.send(FILM)
-        await peer.stall()
-
-    async with ScriptedOrigin(slow) as origin:
+    held = HeldFilm()
+    async with ScriptedOrigin(held) as origin:
         (tmp_path / "mine.py").write_text(APP.replace("ORIGIN", origin.url))
         async with serving("mine:app", directory=tmp_path) as line:
             client = await line.connect()
@@ -126,7 +110,7 @@ async def test_what_a_tenant_has_of_a_process_that_drains_is_counted_at_its_end(
             assert (await in_time(client.head(), "the response has begun")).status == 200
             await line.upgrade()
             await has(line, allowed=1, totals={"one": 0})
-            release.set()
+            held.release.set()
             assert await in_time(client.rest(), "the film") == FILM
             client.abort()
             await line.ended(line.processes[0])
