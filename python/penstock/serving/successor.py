@@ -239,9 +239,12 @@ class Successor:
         given = 0
         if self._protocol >= DECISIONS:
             for decided, descriptor in write_decided(growth=growth):
-                if fits(decided):
-                    self._send(decided, (descriptor,))
-                    given += decided.decisions
+                if not fits(decided):
+                    routes = len(decided.routes)
+                    _log.warning("upgrade: decisions of %d routes stay here: their names fill a message", routes)
+                    continue
+                self._send(decided, (descriptor,))
+                given += decided.decisions
         return given
 
     def give_hubs(self) -> int:
