@@ -241,7 +241,9 @@ class Successor:
             for decided, descriptor in write_decided(growth=growth):
                 if not fits(decided):
                     routes = len(decided.routes)
-                    _log.warning("upgrade: decisions of %d routes stay here: their names fill a message", routes)
+                    _log.warning(
+                        "upgrade: decisions of %d routes stay here: their names fill a message", routes
+                    )
                     continue
                 self._send(decided, (descriptor,))
                 given += decided.decisions
