@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from penstock.testing import ScriptedOrigin
-from support.films import FILM, HeldFilm, films
 from support.scraping import Metrics, Pages
+from support.short_film import FILM, HeldFilm, films
 from support.upgrading import Line, serving
 from support.waiting import in_time
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.testing import ScriptedOrigin
-from support.films import FILM, HeldFilm, films
+from support.short_film import FILM, HeldFilm, films
 from support.upgrading import Line, serving
 from support.waiting import in_time
 
