@@ -58,7 +58,7 @@ struct Inner {
     transport: Transport,
     /// TLS may hold plaintext that the socket will not announce again.
     plaintext: bool,
-    /// An error that was met behind bytes; told at the next read.
+    /// An error that was met after bytes; told at the next read.
     failure: Option<io::Error>,
     /// A write has met that the connection is broken. The kernel tells of a reset once: a read after that finds an orderly end,
     /// and what has come would look whole.
@@ -294,8 +294,6 @@ impl Connection {
                 // What was lent comes back when it is sent.
                 Poll::Ready(Ok(()))
             }
-            // What a socket has taken is with the kernel.
-            Transport::Tls(stream) if !wants_write(stream) => Poll::Ready(Ok(())),
             // What a socket has taken is with the kernel.
             Transport::Tls(stream) if !wants_write(stream) => Poll::Ready(Ok(())),
             Transport::Tls(stream) => {

@@ -106,19 +106,25 @@ impl Socket {
     /// The runtime's view is cleared first and the kernel asked then. It may have announced room meanwhile, once, and
     /// what was cleared was that: to wait then would be for ever.
     pub(crate) fn is_full(&self) -> bool {
-        let full = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
-        let _ = match self {
-            Self::Tcp(stream) => stream.try_io(Interest::WRITABLE, full),
-            Self::Unix(stream) => stream.try_io(Interest::WRITABLE, full),
-            #[cfg(test)]
-            Self::Simulated(end) => return end.is_full(),
-        };
+        self.note_full();
         match self {
             Self::Tcp(stream) => !is_writable(stream),
             Self::Unix(stream) => !is_writable(stream),
             #[cfg(test)]
             Self::Simulated(end) => end.is_full(),
         }
+    }
+
+    /// A write has found the socket full: the runtime waits until the kernel announces room, and a write before that is no
+    /// system call. For the thread that reads the kernel's announcements, or before the kernel is asked.
+    fn note_full(&self) {
+        let full = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+        let _ = match self {
+            Self::Tcp(stream) => stream.try_io(Interest::WRITABLE, full),
+            Self::Unix(stream) => stream.try_io(Interest::WRITABLE, full),
+            #[cfg(test)]
+            Self::Simulated(_) => Ok(()),
+        };
     }
 
     /// The same socket under another descriptor.
@@ -222,12 +228,19 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
+        let socket = self.get_mut();
+        let written = match socket {
             Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, parts),
             Self::Unix(stream) => Pin::new(stream).poll_write_vectored(context, parts),
             #[cfg(test)]
             Self::Simulated(end) => end.poll_write(context, parts),
+        };
+        // The runtime does so itself after a write of one part only.
+        if matches!(written, Poll::Ready(Ok(taken @ 1..)) if taken < parts.iter().map(|part| part.len()).sum())
+        {
+            socket.note_full();
         }
+        written
     }
 
     fn is_write_vectored(&self) -> bool {

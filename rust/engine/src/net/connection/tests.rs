@@ -1,5 +1,5 @@
 use std::future::poll_fn;
-use std::io::IoSlice;
+use std::io::{IoSlice, Read};
 use std::time::Duration;
 
 use socket2::SockRef;
@@ -53,4 +53,34 @@ async fn an_orderly_end_is_one() {
     far.read_exact(&mut [0; 3]).await.unwrap();
     drop(far);
     assert_eq!(poll_fn(|context| connection.poll_read(context, &mut [0; 64])).await.unwrap(), 0);
+}
+
+/// The other side makes room meanwhile, of which the runtime is told only when it turns to the kernel: so a write that is
+/// refused before was no system call.
+#[tokio::test]
+async fn a_write_that_was_taken_in_part_is_not_tried_again_before_there_is_room() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (near, far) = tokio::join!(TcpStream::connect(address), listener.accept());
+    let connection = Connection::new(Transport::Plain(Socket::Tcp(near.unwrap())));
+    let mut far = far.unwrap().0.into_std().unwrap();
+    let body = vec![7; 16 << 20];
+    let (first, second) = body.split_at(1 << 20);
+    let parts = [IoSlice::new(first), IoSlice::new(second)];
+    let taken = poll_fn(|context| {
+        let Poll::Ready(Ok(taken)) = connection.poll_write(context, &parts) else { panic!("there is room") };
+        let mut rest = taken;
+        while rest > 0 {
+            let mut memory = vec![0; rest];
+            match far.read(&mut memory) {
+                Ok(count) => rest -= count,
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            }
+        }
+        assert!(connection.poll_write(context, &parts).is_pending());
+        Poll::Ready(taken)
+    })
+    .await;
+    assert!(taken < body.len());
+    assert!(poll_fn(|context| connection.poll_write(context, &parts)).await.unwrap() > 0);
 }
