@@ -10,8 +10,8 @@ const OVERHEAD: usize = 32;
 /// Fields about one connection of HTTP/1.1, of which HTTP/2 has no notion (section 8.2.2).
 pub const OF_CONNECTION: [&str; 5] =
     ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
-/// Bytes of the first lines of a request, mostly, and of the fields after them. Arbitrary.
-const USUAL: usize = 128;
+/// Bytes of a request, mostly. Arbitrary.
+const USUAL: usize = 256;
 /// Room for what is said after the fields of a head: how the body is delimited, and the empty line.
 const END: usize = 32;
 const PSEUDO: [&[u8]; 5] = [b":method", b":scheme", b":authority", b":path", b":status"];
@@ -51,15 +51,14 @@ pub(crate) struct Section {
     /// Bytes that are left of what it may have.
     left: usize,
     fault: Option<Fault>,
-    /// Values that have their place in the first lines.
-    values: Vec<u8>,
-    /// Where among them.
+    /// Values that have their place in the first lines, and the other fields after them, but for host and cookies.
+    text: Vec<u8>,
+    /// Where the values are.
     pseudo: [Option<Range<usize>>; PSEUDO.len()],
-    host: Option<Range<usize>>,
-    /// The other fields, but for those of cookies.
-    lines: Vec<u8>,
+    /// Where the other fields begin, once there are any.
+    lines: Option<usize>,
+    host: Option<Vec<u8>>,
     cookies: Vec<u8>,
-    has_fields: bool,
     pub(crate) length: Option<u64>,
     pub(crate) priority: Option<Vec<u8>>,
 }
@@ -83,12 +82,11 @@ impl Section {
             kind,
             left: most,
             fault: None,
-            values: Vec::new(),
+            text: Vec::new(),
             pseudo: [const { None }; PSEUDO.len()],
+            lines: None,
             host: None,
-            lines: Vec::new(),
             cookies: Vec::new(),
-            has_fields: false,
             length: None,
             priority: None,
         }
@@ -117,10 +115,13 @@ impl Section {
         if value.len() != value.trim_ascii().len() {
             return Err("a value begins or ends with a blank");
         }
+        if self.text.capacity() == 0 {
+            self.text.reserve(USUAL);
+        }
         if name.first() == Some(&b':') {
             return self.take_pseudo(name, value);
         }
-        self.has_fields = true;
+        self.lines.get_or_insert(self.text.len());
         if name.is_empty() || !name.iter().all(|byte| is_lower(*byte)) {
             return Err("a name is no name in lower case");
         }
@@ -130,11 +131,8 @@ impl Section {
         }
         match name {
             b"host" if self.kind == Kind::Request => {
-                let place = self.keep(value);
-                if self.host.replace(place).is_some() {
-                    return Err("there is more than one host");
-                }
-                return Ok(());
+                let is_second = self.host.replace(value.to_vec()).is_some();
+                return if is_second { Err("there is more than one host") } else { Ok(()) };
             }
             b"cookie" if self.kind == Kind::Request => {
                 // One field over HTTP/1.1 (section 8.2.3).
@@ -151,27 +149,14 @@ impl Section {
             b"priority" => self.priority = Some(value.to_vec()),
             _ => {}
         }
-        if self.lines.capacity() == 0 {
-            self.lines.reserve(USUAL);
-        }
         for part in [name, b": ", value, b"\r\n"] {
-            self.lines.extend_from_slice(part);
+            self.text.extend_from_slice(part);
         }
         Ok(())
     }
 
-    /// Keeps a value for the first lines; where.
-    fn keep(&mut self, value: &[u8]) -> Range<usize> {
-        if self.values.capacity() == 0 {
-            self.values.reserve(USUAL);
-        }
-        let start = self.values.len();
-        self.values.extend_from_slice(value);
-        start..self.values.len()
-    }
-
     fn take_pseudo(&mut self, name: &[u8], value: &[u8]) -> Result<(), &'static str> {
-        if self.has_fields {
+        if self.lines.is_some() {
             return Err("a pseudo-field comes after a field");
         }
         let of_kind: &[Pseudo] = match self.kind {
@@ -181,19 +166,20 @@ impl Section {
         };
         let known = of_kind.iter().find(|known| PSEUDO[**known as usize] == name);
         let known = *known.ok_or("a pseudo-field is not known")?;
-        let place = self.keep(value);
-        if self.pseudo[known as usize].replace(place).is_some() {
+        let start = self.text.len();
+        self.text.extend_from_slice(value);
+        if self.pseudo[known as usize].replace(start..self.text.len()).is_some() {
             return Err("a pseudo-field comes twice");
         }
         Ok(())
     }
 
-    fn value(&self, place: Option<&Range<usize>>) -> Option<&[u8]> {
-        place.map(|place| &self.values[place.clone()])
+    fn pseudo(&self, which: Pseudo) -> Option<&[u8]> {
+        self.pseudo[which as usize].clone().map(|place| &self.text[place])
     }
 
-    fn pseudo(&self, which: Pseudo) -> Option<&[u8]> {
-        self.value(self.pseudo[which as usize].as_ref())
+    fn lines(&self) -> &[u8] {
+        self.lines.map_or(&[], |start| &self.text[start..])
     }
 
     /// The head of a message.
@@ -211,13 +197,13 @@ impl Section {
 
     /// The fields after a body.
     pub(crate) fn trailers(self) -> Result<Vec<u8>, Fault> {
-        self.fault.map_or(Ok(self.lines), Err)
+        self.fault.map_or(Ok(self.text), Err)
     }
 
     fn request(&self) -> Result<Vec<u8>, &'static str> {
         let method = self.pseudo(Pseudo::Method).filter(|method| is_token(method));
         let method = method.ok_or("there is no method")?;
-        let (named, host) = (self.pseudo(Pseudo::Authority), self.value(self.host.as_ref()));
+        let (named, host) = (self.pseudo(Pseudo::Authority), self.host.as_deref());
         if named.zip(host).is_some_and(|(one, other)| !one.eq_ignore_ascii_case(other)) {
             return Err("there is more than one host");
         }
@@ -242,7 +228,7 @@ impl Section {
         }
         let end: &[u8] = if self.cookies.is_empty() { b"" } else { b"\r\n" };
         let first = [method, b" ", target, b" HTTP/1.1\r\nHost: ", authority, b"\r\n"];
-        Ok(text(&[&first[..], &[&self.lines, &self.cookies, end]]))
+        Ok(text(&[&first[..], &[self.lines(), &self.cookies, end]]))
     }
 
     fn response(&self) -> Result<(Vec<u8>, u16), &'static str> {
@@ -256,7 +242,7 @@ impl Section {
         if number == 101 {
             return Err("101 has no place in HTTP/2 (section 8.6)");
         }
-        Ok((text(&[&[b"HTTP/1.1 ", status, b" \r\n", &self.lines]]), number))
+        Ok((text(&[&[b"HTTP/1.1 ", status, b" \r\n", self.lines()]]), number))
     }
 }
 
@@ -388,7 +374,7 @@ mod tests {
         for _ in 0..10 {
             section.push(b"a", &[b'b'; 40]);
         }
-        assert!(section.lines.len() < 100);
+        assert!(section.text.len() < 100);
         assert_eq!(section.trailers(), Err(Fault::TooLarge));
     }
 }

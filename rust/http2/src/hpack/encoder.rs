@@ -37,14 +37,9 @@ impl Encoder {
         integer::encode(known, 7, 0x80, block);
     }
 
-    /// Appends a field, its name in lower case.
+    /// Appends a field, its name in lower case, whatever it is given in.
     pub(crate) fn field(name: &[u8], value: &[u8], block: &mut Vec<u8>) {
-        // In its place, for the sake of lower case.
-        let start = block.len();
-        block.extend_from_slice(name);
-        block[start..].make_ascii_lowercase();
-        let known = number(&block[start..]);
-        block.truncate(start);
+        let known = number(name);
         integer::encode(known, 4, if SECRET.contains(&known) { 0x10 } else { 0 }, block);
         if known == 0 {
             text(name, block);

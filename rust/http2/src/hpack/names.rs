@@ -96,17 +96,22 @@ const fn is_same(name: &[u8], other: &[u8]) -> bool {
     place == name.len() && place == other.len()
 }
 
-/// The number of the first field of a name, or 0. By a table: as a `match` it was 7 KB of code.
+/// The number of the first field of a name, in any case, or 0. By a table: as a `match` it was 7 KB of code.
 pub(super) fn number(name: &[u8]) -> usize {
-    let Some((numbers, first)) = BY_LENGTH.get(name.len()).zip(name.first()) else { return 0 };
+    // Of a length that the compiler knows, so that all of it is lowered at once.
+    let mut lower = [0; (LONGEST + 1).next_multiple_of(16)];
+    let Some((numbers, place)) = BY_LENGTH.get(name.len()).zip(lower.get_mut(..name.len())) else { return 0 };
+    place.copy_from_slice(name);
+    lower.make_ascii_lowercase();
+    let name = &lower[..name.len()];
     let mut known = numbers.iter().map(|number| usize::from(*number)).take_while(|number| *number > 0);
-    known.find(|number| is_named(*number, *first, name)).unwrap_or(0)
+    known.find(|number| is_named(*number, name)).unwrap_or(0)
 }
 
 #[inline]
-fn is_named(number: usize, first: u8, name: &[u8]) -> bool {
+fn is_named(number: usize, name: &[u8]) -> bool {
     let known = FIELDS[number - 1].0.as_bytes();
-    known.first() == Some(&first) && known == name
+    known.first() == name.first() && known == name
 }
 
 #[cfg(test)]
@@ -118,6 +123,7 @@ mod tests {
         for (name, _) in FIELDS {
             let first = FIELDS.iter().position(|(known, _)| *known == name).unwrap();
             assert_eq!(number(name.as_bytes()), first + 1, "{name}");
+            assert_eq!(number(name.to_ascii_uppercase().as_bytes()), first + 1, "{name}");
         }
         for name in [&b"x"[..], b"", b"dates", b"dat", b"vara", &[b'a'; 27], &[b'a'; 28]] {
             assert_eq!(number(name), 0);

@@ -315,10 +315,6 @@ impl Shared {
             if self.failure.is_some() || self.meter.excess().is_some() {
                 return Poll::Ready(());
             }
-            // To ask the socket takes a tenth of what TLS takes to find nothing.
-            if ready!(connection.poll_readable(context)).is_err() {
-                return Poll::Ready(());
-            }
             // The socket knows in a tenth of the time that TLS takes to find nothing.
             if ready!(connection.poll_readable(context)).is_err() {
                 return Poll::Ready(());
