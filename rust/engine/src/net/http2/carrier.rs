@@ -31,6 +31,7 @@ const READ: usize = 16 << 10;
 const READS: usize = 16;
 /// Parts of one write. Arbitrary: 96 KiB are six frames, with their heads.
 const PARTS: usize = 32;
+const FEW_PARTS: usize = 4;
 /// Bytes of memory for frames that is kept while there is no frame: room for the heads of some events. Arbitrary.
 const KEPT: usize = 64;
 /// Bytes of frames that are written, from which on the others move to their place. Arbitrary.
@@ -350,13 +351,28 @@ impl Shared {
             if self.outgoing.is_empty() {
                 return connection.poll_flush(context);
             }
-            let mut parts = [IoSlice::new(&[]); PARTS];
-            let count = self.outgoing.len().min(PARTS);
-            let places = self.outgoing.iter().map(|next| next.bytes(&self.frames));
-            parts.iter_mut().zip(places).for_each(|(part, bytes)| *part = IoSlice::new(bytes));
-            let written = ready!(connection.poll_gather(context, &parts[..count]))?;
+            // An event is its frame's head and its bytes, and needs no long list.
+            let written = if self.outgoing.len() <= FEW_PARTS {
+                self.poll_gather::<FEW_PARTS>(connection, context)
+            } else {
+                self.poll_gather::<PARTS>(connection, context)
+            };
+            let written = ready!(written)?;
             self.pass(written);
         }
+    }
+
+    /// Hands on what is first, of as many parts as there is room for; how many bytes were taken.
+    fn poll_gather<const MOST: usize>(
+        &self,
+        connection: &Connection,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let mut parts = [IoSlice::new(&[]); MOST];
+        let count = self.outgoing.len().min(MOST);
+        let places = self.outgoing.iter().map(|next| next.bytes(&self.frames));
+        parts.iter_mut().zip(places).for_each(|(part, bytes)| *part = IoSlice::new(bytes));
+        connection.poll_gather(context, &parts[..count])
     }
 
     /// `count` bytes are written.
