@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Has the requests of a [`Queue`](super::Queue) answered. A request stays in the queue, within its bound and its time
 /// limit, until the dispatcher takes it: it is withdrawn in the same way wherever it would have been answered.
-pub trait Dispatcher: fmt::Debug + Send + Sync {
+pub trait Dispatcher: Send + Sync {
     /// Has waiting requests taken, by [`Queue::take`](super::Queue::take), until none waits. Called when the first of them
     /// waits, and when a sign is asked for, on the thread of a client: does not block.
     fn dispatch(&self);
@@ -16,6 +16,13 @@ pub trait Dispatcher: fmt::Debug + Send + Sync {
 
     /// Whether the application in this process answers.
     fn is_in_process(&self) -> bool;
+}
+
+/// Its name alone: decision 063.
+impl fmt::Debug for dyn Dispatcher + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Dispatcher")
+    }
 }
 
 /// How worker processes are doing.

@@ -15,7 +15,7 @@ use crate::sync::Arc;
 use crate::wire::Fields;
 
 /// Fetches, subscribes and publishes where the client's connection is.
-pub trait RemoteEdge: fmt::Debug + Send + Sync {
+pub trait RemoteEdge: Send + Sync {
     /// Has the edge fetch what `order` says, and feed `feed` with it as far as `stream`, its other end, is read. Attached to the
     /// response of the same request, it is sent by the edge without coming here.
     fn fetch(&self, order: Order, feed: Feed, stream: &Stream);
@@ -28,6 +28,13 @@ pub trait RemoteEdge: fmt::Debug + Send + Sync {
     /// Has the edge publish the events of `source` to a topic. What it has fetched itself it publishes also when this process is
     /// gone. `feed` ends when the topic is the source's, or fails.
     fn feed(&self, source: Source, feed: Feed);
+}
+
+/// Its name alone: decision 063.
+impl fmt::Debug for dyn RemoteEdge + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RemoteEdge")
+    }
 }
 
 /// What is to be fetched.

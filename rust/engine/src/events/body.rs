@@ -28,7 +28,7 @@ pub(crate) fn retry(milliseconds: u64) -> String {
 const MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// An observer of the blocks of a stream.
-pub trait Observer: fmt::Debug + Send {
+pub trait Observer: Send {
     /// A block has come from the origin, and is about to be sent: an event, or a comment, or a blank line.
     fn note(&mut self, block: &[u8], now: Instant);
 
@@ -37,6 +37,13 @@ pub trait Observer: fmt::Debug + Send {
 
     /// The stream has ended. Called once.
     fn end(&mut self, cause: Cause<'_>);
+}
+
+/// Its name alone: decision 063.
+impl fmt::Debug for dyn Observer + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Observer")
+    }
 }
 
 /// How a stream has ended.

@@ -15,7 +15,7 @@ use crate::takeover::streams::Resting;
 use crate::wire::{BodyFraming, LAST_CHUNK, encode_chunk_head, encode_last_chunk};
 
 /// A body that its sender asks for bytes, such as what a cache keeps, or what an origin's connection brings.
-pub(crate) trait Source: fmt::Debug + Send {
+pub(crate) trait Source: Send {
     /// The next bytes, or the end of the body; the task of `context` is woken when there may be more. `held` is what those
     /// before take that have not been sent, of a window if there is one: beyond it comes `WINDOW_HELD`.
     fn poll_next(&mut self, context: &mut Context<'_>, held: usize) -> Poll<Option<Result<Payload>>>;
@@ -55,6 +55,13 @@ pub(crate) trait Source: fmt::Debug + Send {
     /// asked for nothing until that is decided.
     fn at_rest(&mut self) -> Option<Resting> {
         None
+    }
+}
+
+/// Its name alone: decision 063.
+impl fmt::Debug for dyn Source + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Source")
     }
 }
 

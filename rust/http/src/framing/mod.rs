@@ -93,7 +93,7 @@ fn too_large(max: usize) -> Error {
 
 /// Finds the ends of frames. It gets every byte of the stream once and in order, and keeps only the state that
 /// it needs; it never holds bytes itself.
-pub trait Framer: Send + fmt::Debug {
+pub trait Framer: Send {
     /// Scans `bytes`, which follow the bytes of the call before and are not empty. `None`: no frame ends in them,
     /// and all of them have been scanned. A [`Cut`]: the current frame has ended; the bytes from [`Cut::end`] on
     /// have not been scanned and are given again.
@@ -118,6 +118,13 @@ pub trait Framer: Send + fmt::Debug {
     /// # Errors
     /// `FRAME_TRUNCATED` if a frame was not over.
     fn finish(&mut self, pending: usize) -> Result<Option<Cut>>;
+}
+
+/// Its name alone: decision 063.
+impl fmt::Debug for dyn Framer + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Framer")
+    }
 }
 
 /// The end of a frame, relative to the bytes given to [`Framer::scan`].
