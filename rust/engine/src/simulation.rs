@@ -25,6 +25,8 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// Seeds that are run unless others are asked for.
 const SEEDS: u64 = 500;
+/// Seeds that come to each thing that is wanted of them.
+const REACHING: u64 = 200;
 /// Shorter plans that are tried. Arbitrary: some seconds.
 const MAX_SHORTER: usize = 2000;
 /// Steps of a failed trace that are shown.
@@ -53,6 +55,11 @@ impl Trace {
     /// Adds a line.
     pub(crate) fn note(&mut self, line: impl Display) {
         self.0.push(line.to_string());
+    }
+
+    /// Whether some line has `text` in it.
+    pub(crate) fn mentions(&self, text: &str) -> bool {
+        self.0.iter().any(|line| line.contains(text))
     }
 
     /// Whether it has this line.
@@ -129,6 +136,29 @@ pub(crate) fn compare_traces(test: &str) {
     let (one, other) = (traces(), traces());
     assert_eq!(one.len(), 50);
     assert_eq!(one, other);
+}
+
+/// Runs the plans of the first seeds, and sees to it that each of the `wanted` texts is in some trace: an invariant says nothing of
+/// what no plan comes to.
+///
+/// # Panics
+/// One is in none.
+pub(crate) fn assert_reached<P: Clone + Debug>(
+    test: &str,
+    plans: &impl Strategy<Value = P>,
+    run: impl Fn(&P, &mut Trace) -> Verdict,
+    wanted: &[&str],
+) {
+    let mut missing = wanted.to_vec();
+    for seed in 0..REACHING {
+        if missing.is_empty() {
+            return;
+        }
+        let plan = plans.new_tree(&mut runner(test, seed)).expect("the strategy filters nothing").current();
+        let (trace, _) = traced(&plan, &run);
+        missing.retain(|text| !trace.mentions(text));
+    }
+    assert!(missing.is_empty(), "in {REACHING} seeds nothing comes to {missing:?}");
 }
 
 /// Runs `work` on a thread with simulated time, which passes only while all tasks wait.

@@ -312,7 +312,8 @@ fn is_of_client(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(libc::EPROTO)
 }
 
-async fn serve(load: Arc<Load>, client: Client) {
+/// Serves a connection by the protocol that was agreed on, to its end.
+pub(super) async fn serve(load: Arc<Load>, client: Client) {
     // On the heap, each for its time: neither keeps room for the other.
     if client.speaks_http2() {
         Box::pin(streams::serve(load, client)).await;

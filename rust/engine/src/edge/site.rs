@@ -411,7 +411,8 @@ impl Site {
 
     /// Whether no response may promise another on the connection of `client`.
     pub(super) fn parts_from(&self, client: &Client) -> bool {
-        self.is_draining() && !client.gives_away()
+        let is_told = !cfg!(all(test, planted_bug = "drain-promises-more"));
+        self.is_draining() && !client.gives_away() && is_told
     }
 
     /// Whether no request may begin.

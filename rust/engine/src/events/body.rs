@@ -212,6 +212,9 @@ impl EventBody {
         self.meter.beat();
         self.waits = false;
         self.pause = self.policy.as_ref().and_then(|policy| policy.heartbeat).map(shortened);
+        if cfg!(all(test, planted_bug = "one-heartbeat")) {
+            self.pause = None;
+        }
         if let State::Fresh { beaten } = &mut self.state {
             *beaten = true;
         }
@@ -222,6 +225,9 @@ impl EventBody {
 impl Source for EventBody {
     fn poll_next(&mut self, context: &mut Context<'_>, held: usize) -> Poll<Option<Result<Payload>>> {
         match &self.state {
+            State::Failed(_) if cfg!(all(test, planted_bug = "failed-events-end-well")) => {
+                return Poll::Ready(None);
+            }
             State::Failed(error) => return Poll::Ready(Some(Err(error.clone()))),
             State::Ended => return Poll::Ready(None),
             State::Fresh { .. } | State::Flowing | State::Left => {}

@@ -65,7 +65,9 @@ impl Draining {
 
 impl Drop for Draining {
     fn drop(&mut self) {
-        self.drain.leave();
+        if !cfg!(all(test, planted_bug = "left-stream-keeps-place")) {
+            self.drain.leave();
+        }
         self.meter.ended_drain();
     }
 }

@@ -386,7 +386,7 @@ impl Outgoing {
                 Piece::Payload(last)
             });
         }
-        if is_chunked {
+        if is_chunked && !cfg!(all(test, planted_bug = "drained-events-without-end")) {
             self.buffer.push(Piece::Mark(LAST_CHUNK));
         }
         self.kept = self.take_supply().filter(|supply| matches!(supply, Supply::Source(_)));

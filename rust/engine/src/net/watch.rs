@@ -112,6 +112,10 @@ pub(crate) fn shortened(time: Duration) -> Duration {
 
 /// From 0 to 1, at random.
 pub(crate) fn chance() -> f64 {
+    #[cfg(test)]
+    if let Some(chance) = super::simulated::chance() {
+        return chance;
+    }
     // The one way to chance in std: hashers are keyed at random, each anew.
     #[expect(clippy::cast_possible_truncation, reason = "a part of what is random is as random")]
     let random = RandomState::new().build_hasher().finish() as u32;

@@ -12,10 +12,10 @@ use crate::simulation::{Trace, Verdict, hold};
 /// A request that has not been answered to the end.
 #[derive(Debug)]
 pub(super) struct Asked {
-    number: usize,
-    route: Route,
-    key: usize,
-    what: What,
+    pub(super) number: usize,
+    pub(super) route: Route,
+    pub(super) key: usize,
+    pub(super) what: What,
 }
 
 /// A connection to the edge.
@@ -31,6 +31,9 @@ pub(super) struct Client {
     is_last: bool,
     /// A write has met a reset.
     is_reset: bool,
+    /// The numbers of requests that were not answered, and of answers that promise another one.
+    pub(super) unanswered: Vec<usize>,
+    pub(super) promising: Vec<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +54,8 @@ impl Client {
             ended: None,
             is_last: false,
             is_reset: false,
+            unanswered: Vec::new(),
+            promising: Vec::new(),
         }
     }
 
@@ -60,32 +65,19 @@ impl Client {
     }
 
     pub(super) fn ask(&mut self, number: usize, route: Route, key: usize, what: What, is_old: bool) {
-        let method = match what {
-            What::Get | What::Range(..) => "GET",
-            What::Head => "HEAD",
-            What::Post(_) => "POST",
-        };
-        let target = match route {
-            Route::Relay => format!("/relay/{key}?n={number}"),
-            Route::Two => format!("/two/{key}?n={number}"),
-            // A cache knows what it is asked for by the target.
-            Route::Whole if !matches!(what, What::Post(_)) => format!("/whole/{key}"),
-            Route::Sliced if !matches!(what, What::Post(_)) => format!("/sliced/{key}"),
-            Route::Whole => format!("/whole/{key}?n={number}"),
-            Route::Sliced => format!("/sliced/{key}?n={number}"),
-        };
+        let asked = Asked { number, route, key, what };
+        let (method, target, range) = asked.first();
         let version = if is_old { "1.0" } else { "1.1" };
-        let (field, sent) = match what {
-            What::Get | What::Head => (String::new(), Vec::new()),
-            What::Range(first, length) => {
-                (format!("Range: bytes={first}-{}\r\n", first + length - 1), Vec::new())
-            }
-            What::Post(length) => (format!("Content-Length: {length}\r\n"), upload(number, length)),
+        let field = match (what, range) {
+            (What::Post(length), _) => format!("Content-Length: {length}\r\n"),
+            (_, Some(range)) => format!("Range: {range}\r\n"),
+            _ => String::new(),
         };
+        let sent = if let What::Post(length) = what { upload(number, length) } else { Vec::new() };
         let head = format!("{method} {target} HTTP/{version}\r\nHost: edge.test\r\n{field}\r\n");
         self.unsent.extend(head.into_bytes());
         self.unsent.extend(sent);
-        self.asked.push_back(Asked { number, route, key, what });
+        self.asked.push_back(asked);
         self.is_last |= is_old;
     }
 
@@ -107,6 +99,7 @@ impl Client {
         if self.ended.is_some() {
             for asked in self.asked.drain(..) {
                 trace.note(format_args!("{} is not answered, of {} bytes", asked.number, self.got.len()));
+                self.unanswered.push(asked.number);
                 self.got.clear();
             }
         }
@@ -160,7 +153,11 @@ impl Client {
                     asked.judge(&message, true, world)?;
                     let (number, body) = (asked.number, message.body.len());
                     trace.note(format_args!("{number} is answered: {}, {body} bytes", message.status()));
-                    self.is_last |= message.field("connection").is_some_and(|value| value.contains("close"));
+                    let is_last = message.field("connection").is_some_and(|value| value.contains("close"));
+                    self.is_last |= is_last;
+                    if !is_last {
+                        self.promising.push(number);
+                    }
                     self.got.drain(..length);
                     self.asked.pop_front();
                 }
@@ -171,8 +168,32 @@ impl Client {
 }
 
 impl Asked {
+    /// The method, the target, and the value of Range if it has one.
+    pub(super) fn first(&self) -> (&'static str, String, Option<String>) {
+        let Self { number, route, key, what } = *self;
+        let method = match what {
+            What::Get | What::Range(..) => "GET",
+            What::Head => "HEAD",
+            What::Post(_) => "POST",
+        };
+        let target = match route {
+            Route::Relay => format!("/relay/{key}?n={number}"),
+            Route::Two => format!("/two/{key}?n={number}"),
+            // A cache knows what it is asked for by the target.
+            Route::Whole if method != "POST" => format!("/whole/{key}"),
+            Route::Sliced if method != "POST" => format!("/sliced/{key}"),
+            Route::Whole => format!("/whole/{key}?n={number}"),
+            Route::Sliced => format!("/sliced/{key}?n={number}"),
+        };
+        let range = match what {
+            What::Range(first, length) => Some(format!("bytes={first}-{}", first + length - 1)),
+            What::Get | What::Head | What::Post(_) => None,
+        };
+        (method, target, range)
+    }
+
     /// What is of an origin is all of one version, or a part of it that is known to be one.
-    fn judge(&self, message: &Message, is_whole: bool, world: &World) -> Verdict {
+    pub(super) fn judge(&self, message: &Message, is_whole: bool, world: &World) -> Verdict {
         let Asked { number, key, .. } = *self;
         let status = message.status();
         let Some(tag) = message.field("etag") else {

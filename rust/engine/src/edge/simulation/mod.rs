@@ -8,28 +8,27 @@
 //! connection and no task is left; and the counters have what the network saw.
 
 mod client;
+mod drain;
+mod events;
 mod http;
 mod origin;
 mod plan;
 mod rig;
+mod stage;
+mod streams;
 mod world;
 
-use std::sync::Arc as Plain;
 use std::time::Duration;
 
-use super::client::Addresses;
-use super::listen::hand_out;
-use crate::net::Socket;
-use crate::net::simulated::{Conditions, Door, Network};
-use crate::runtime::{Threads, turn_by};
+use crate::net::simulated::{Conditions, Door};
+use crate::runtime::turn_by;
 use crate::simulation::{
     Clock, Trace, Verdict, compare_traces, hold, in_simulated_time, pass, settle, simulate,
 };
-use crate::store::Purge;
 use crate::sync::{Arc, Mutex, lock};
 use client::Client;
 use plan::{Answer, Break, CLIENTS, Framing, ORIGINS, Plan, Route, Step, What, plans};
-use rig::{NAME, Rig};
+use stage::Stage;
 use world::World;
 
 const TEST: &str = "edge::simulation::clients_over_a_network_get_whole_bodies_or_none";
@@ -39,32 +38,18 @@ const LOOK: u64 = 20;
 const OVER: u64 = 1000;
 
 struct Simulated {
-    network: Network,
-    rig: Rig,
-    /// None but the simulation's own, which is not one of an engine.
-    threads: Plain<Threads>,
+    stage: Stage,
     world: Arc<Mutex<World>>,
     clients: [Option<Client>; CLIENTS],
-    /// Where the edge's ends of the clients' connections are.
-    places: Vec<(usize, usize)>,
     requests: usize,
 }
 
 impl Simulated {
     fn new(plan: &Plan) -> Self {
-        let network = Network::new(plan.conditions.clone());
-        network.name(NAME, vec![origin::address(0)]);
-        (0..ORIGINS).for_each(|origin| network.set_door(origin::address(origin), Door::Open));
-        let rig = Rig::new(plan.hedges);
-        let site = Arc::clone(&rig.site);
-        tokio::spawn(async move { site.keep_room().await });
         Self {
-            network,
-            rig,
-            threads: Plain::new(Threads::start(0).expect("none")),
+            stage: Stage::new(&plan.conditions, plan.hedges),
             world: Arc::new(Mutex::new(World::new(&plan.answers, plan.hedges))),
             clients: std::array::from_fn(|_| None),
-            places: Vec::new(),
             requests: 0,
         }
     }
@@ -72,15 +57,7 @@ impl Simulated {
     /// Has a client connect if it has no connection that takes more requests.
     fn client(&mut self, number: usize) -> &mut Client {
         let client = self.clients[number].take().filter(Client::takes_more);
-        let client = client.unwrap_or_else(|| {
-            let (here, there) = self.network.pair();
-            self.places.push(there.place());
-            let port = u16::try_from(self.places.len()).unwrap_or(u16::MAX);
-            let remote = ([198, 51, 100, 1], port).into();
-            let addresses = Addresses::new(Some(remote), Some(([203, 0, 113, 1], 80).into()));
-            hand_out(&self.rig.site, &self.threads, Socket::Simulated(there), addresses);
-            Client::new(number, here)
-        });
+        let client = client.unwrap_or_else(|| Client::new(number, self.stage.connect()));
         self.clients[number].insert(client)
     }
 
@@ -109,12 +86,12 @@ impl Simulated {
                     1 => Door::Silent,
                     _ => Door::Open,
                 };
-                self.network.set_door(origin::address(origin), door);
+                self.stage.network.set_door(origin::address(origin), door);
             }
             Step::Wait(time) => self.wait(time, LOOK, clock, trace).await?,
         }
         self.go_on(trace).await?;
-        self.check()
+        self.stage.check()
     }
 
     /// Lets time pass, of which clients look up at each `look`.
@@ -132,7 +109,7 @@ impl Simulated {
     async fn go_on(&mut self, trace: &mut Trace) -> Verdict {
         settle().await;
         for origin in 0..ORIGINS {
-            for end in self.network.come(origin::address(origin)) {
+            for end in self.stage.network.come(origin::address(origin)) {
                 tokio::spawn(origin::serve(end, origin, Arc::clone(&self.world)));
             }
         }
@@ -146,13 +123,6 @@ impl Simulated {
         for client in self.clients.iter_mut().flatten() {
             client.go_on(&mut world, trace)?;
         }
-        Ok(())
-    }
-
-    fn check(&self) -> Verdict {
-        let (pool, cache) = (self.rig.pool.stats(), self.rig.cache.stats());
-        hold!(pool.live_bytes <= self.rig.pool.budget(), "{} bytes of the pool are in use", pool.live_bytes);
-        hold!(cache.used <= cache.limit, "the cache takes {} bytes, of {}", cache.used, cache.limit);
         Ok(())
     }
 
@@ -173,32 +143,8 @@ impl Simulated {
         hold!(!self.is_waiting(), "a request is neither answered nor refused after {OVER} s");
         self.clients.iter_mut().for_each(|client| *client = None);
         self.wait(40_000, 2000, clock, trace).await?;
-        let Rig { pool, meter, origins, cache, ledger, site } = &self.rig;
-        let counts = site.counts();
-        hold!((counts.connections, counts.active) == (0, 0), "at rest the site has {counts:?}");
-        let stats = origins.stats();
-        for endpoint in &stats.endpoints {
-            hold!((endpoint.active, endpoint.waiting) == (0, 0), "at rest there is {endpoint:?}");
-        }
         let accepted = lock(&self.world).accepted;
-        hold!(stats.counts.opened <= accepted, "{} connections opened, of {accepted}", stats.counts.opened);
-        let sums = ledger.sums();
-        let sent: u64 = sums.iter().map(|sums| sums.sent).sum();
-        let seen = self.places.iter().map(|place| self.network.taken_from(*place)).sum::<u64>();
-        hold!(sent == seen, "{sent} bytes are counted as sent to clients, and it were {seen}");
-        cache.purge(Purge::All, false).map_err(|error| error.to_string())?;
-        origins.close();
-        site.close();
-        settle().await;
-        pass(clock, Duration::from_secs(2)).await;
-        self.network.stop();
-        settle().await;
-        let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
-        hold!(tasks == 0, "{tasks} tasks are left at rest");
-        hold!(meter.live() == 0, "{} streams are left at rest", meter.live());
-        let live = pool.stats().live_bytes;
-        hold!(live == 0, "{live} bytes of the pool are in use at rest");
-        Ok(())
+        self.stage.end(accepted, clock).await
     }
 }
 

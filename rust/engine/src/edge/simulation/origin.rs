@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
 
 use super::http;
-use super::plan::{Answer, Break, Framing, Then, body, upload};
+use super::plan::{Answer, Break, Framing, ORIGINS, Then, body, upload};
 use super::world::{Asked, World};
 use crate::net::Socket;
 use crate::net::simulated::End;
@@ -16,6 +16,11 @@ use crate::sync::{Arc, Mutex, lock};
 /// The address of an origin.
 pub(super) fn address(origin: usize) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, u8::try_from(origin + 1).unwrap_or(u8::MAX)], 80))
+}
+
+/// The address of the origin of events.
+pub(super) fn of_events() -> SocketAddr {
+    address(ORIGINS)
 }
 
 /// One connection to an origin.
@@ -107,6 +112,7 @@ impl Served {
         self.is_strayed |= most > own;
         lock(&self.world).exchanges[asked.place].is_strayed = self.is_strayed;
         if most == bytes.len() {
+            lock(&self.world).exchanges[asked.place].is_well = answer.is_good();
             return Some(());
         }
         lock(&self.world).note(format!("{} breaks off answer {} after {most} bytes", self.name, asked.place));

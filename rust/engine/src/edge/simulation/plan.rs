@@ -15,6 +15,9 @@ pub(super) const CLIENTS: usize = 4;
 /// The first is that of the routes with one origin.
 pub(super) const ORIGINS: usize = 2;
 
+/// Milliseconds in which the first byte of an answer is waited for in any case.
+const PATIENCE: u64 = 1500;
+
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub(super) conditions: Conditions,
@@ -131,39 +134,54 @@ impl Answer {
             then: None,
         }
     }
+
+    /// Whether it is all that it says, and begins while it is waited for.
+    pub(super) fn is_good(&self) -> bool {
+        self.broken.is_none() && self.lie == 0 && self.wait < PATIENCE
+    }
 }
 
-pub(super) fn plans() -> impl Strategy<Value = Plan> {
+/// Of a network.
+pub(super) fn conditions() -> impl Strategy<Value = Conditions> {
     let size = || prop_oneof![200..2000_usize, 200..20_000_usize];
     let conditions = (any::<u64>(), 0..40_u64, 50..1460_usize, size(), size());
-    let conditions = conditions.prop_map(|(seed, delay, packet, room, window)| Conditions {
+    conditions.prop_map(|(seed, delay, packet, room, window)| Conditions {
         seed,
         delay,
         packet,
         room,
         window,
-    });
-    (conditions, any::<bool>(), vec(steps(), 1..80), vec(answers(), 0..50))
+    })
+}
+
+pub(super) fn plans() -> impl Strategy<Value = Plan> {
+    (conditions(), any::<bool>(), vec(steps(), 1..80), vec(answers(), 0..50))
         .prop_map(|(conditions, hedges, steps, answers)| Plan { conditions, hedges, steps, answers })
 }
 
-fn steps() -> impl Strategy<Value = Step> {
-    let route = prop_oneof![
+pub(super) fn routes() -> impl Strategy<Value = Route> {
+    prop_oneof![
         3 => Just(Route::Relay),
         3 => Just(Route::Two),
         2 => Just(Route::Whole),
         2 => Just(Route::Sliced)
-    ];
-    let what = prop_oneof![
+    ]
+}
+
+pub(super) fn whats() -> impl Strategy<Value = What> {
+    prop_oneof![
         6 => Just(What::Get),
         1 => Just(What::Head),
         2 => (0..3000_usize, 1..3000_usize).prop_map(|(first, length)| What::Range(first, length)),
         2 => Just(What::Post(0)),
         2 => (0..20_000_usize).prop_map(What::Post),
-    ];
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Step> {
     let key = prop_oneof![3 => Just(0_usize), 1 => Just(1)];
     prop_oneof![
-        16 => (0..CLIENTS, route, key.clone(), what, prop::bool::weighted(0.2))
+        16 => (0..CLIENTS, routes(), key.clone(), whats(), prop::bool::weighted(0.2))
             .prop_map(|(client, route, key, what, is_old)| Step::Ask { client, route, key, what, is_old }),
         2 => (0..CLIENTS).prop_map(Step::Read),
         2 => (0..CLIENTS).prop_map(Step::Stall),
@@ -174,7 +192,7 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn answers() -> impl Strategy<Value = Answer> {
+pub(super) fn answers() -> impl Strategy<Value = Answer> {
     let wait = prop_oneof![4 => 0..100_u64, 1 => 0..5000_u64];
     let framing =
         prop_oneof![3 => Just(Framing::Length), 2 => Just(Framing::Chunked), 2 => Just(Framing::Close)];
@@ -200,6 +218,17 @@ fn answers() -> impl Strategy<Value = Answer> {
             then,
         },
     )
+}
+
+/// Of origins that keep to all that is asked of them.
+pub(super) fn answers_that_go_well() -> impl Strategy<Value = Answer> {
+    answers().prop_map(|answer| Answer {
+        wait: answer.wait.min(PATIENCE - 1),
+        framing: answer.framing,
+        piece: answer.piece,
+        pause: answer.pause,
+        ..Answer::good()
+    })
 }
 
 /// By key and version.

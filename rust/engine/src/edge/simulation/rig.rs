@@ -1,4 +1,4 @@
-//! A site with four routes, and what it is lent.
+//! A site with four routes for bodies and two for events, and what it is lent.
 
 use std::sync::Arc as Plain;
 use std::time::Duration;
@@ -7,8 +7,10 @@ use super::origin::address;
 use super::plan::ORIGINS;
 use crate::access::Limits;
 use crate::cache::{Cookies, Languages, Names, Policy, Query, RangeFill};
-use crate::edge::{ClientLimits, EdgeConfig, Heads, Ledger, Route, Routes, Service, Site, Supplies};
-use crate::events::Leave;
+use crate::edge::{
+    ClientLimits, EdgeConfig, Heads, Http2Limits, Ledger, Route, Routes, Service, Site, Supplies,
+};
+use crate::events::{self, Drain, Leave};
 use crate::origin::testing::{READS, limits, origins_within};
 use crate::origin::{
     Balance, Endpoint, HealthPolicy, Hedge, Member, Origins, RetryPolicy, Scheme, Timeouts, Upstream,
@@ -28,6 +30,14 @@ const FLOW: FlowConfig = FlowConfig { floor: 1 << 16, ceiling: 1 << 18 };
 const BODY: BodyLimits = BodyLimits { chunk_extension_bytes: 64, trailer_bytes: 64 };
 /// What the routes with one origin ask.
 pub(super) const NAME: &str = "origin.test";
+/// What the routes of events ask.
+pub(super) const OF_EVENTS: &str = "events.test";
+/// Without a byte for so long a client of the route `beating` gets a comment.
+pub(super) const HEARTBEAT: Duration = Duration::from_secs(2);
+/// Without an event for so long a stream of the route `beating` fails.
+pub(super) const IDLE: Duration = Duration::from_secs(15);
+/// Streams of a connection that are open at a time.
+pub(super) const STREAMS: u32 = 4;
 
 pub(super) struct Rig {
     pub(super) pool: Pool,
@@ -78,10 +88,39 @@ fn routes(cache: &Arc<Cache>, hedges: bool) -> Routes {
         ("whole", None, cached(RangeFill::Whole)),
         ("sliced", None, cached(RangeFill::Slices(1024))),
     ];
-    let all = all.map(|(name, upstream, caching)| {
-        Service::Relay(Arc::new(Route::new(None, spec(name, upstream, caching), None)))
-    });
-    Routes::new(all.into()).expect("four prefixes")
+    let all = all.map(|(name, upstream, caching)| spec(name, upstream, caching));
+    let all = all.into_iter().chain([beating(), quiet()]);
+    let all = all.map(|spec| Service::Relay(Arc::new(Route::new(None, spec, None))));
+    Routes::new(all.collect()).expect("six prefixes")
+}
+
+/// Events with comments between them, and with an event that tells of a failure.
+fn beating() -> RelaySpec {
+    let policy = events::Policy {
+        heartbeat: Some(HEARTBEAT),
+        idle: Some(IDLE),
+        unbuffered: true,
+        error_event: Some("fault".to_owned()),
+        leave: Leave::Cancel,
+    };
+    let mut spec = of_events("beating");
+    spec.events = Some(Plain::new(policy));
+    spec
+}
+
+/// Events as they come, of which one stream is read on without its client.
+fn quiet() -> RelaySpec {
+    let mut spec = of_events("quiet");
+    spec.drain = Leave::Drain(Plain::new(Drain::new(3000, 2 * SECOND, 1)));
+    spec
+}
+
+fn of_events(name: &str) -> RelaySpec {
+    let mut spec = spec(name, None, None);
+    let endpoint = Endpoint::new(Scheme::Http, OF_EVENTS, 80, None).expect("a name");
+    spec.origin = Origin { endpoint, upstream: None, authority: OF_EVENTS.into() };
+    (spec.timeouts.total, spec.timeouts.lets_events_pause) = (None, true);
+    spec
 }
 
 fn upstream(hedges: bool) -> Arc<Upstream> {
@@ -207,7 +246,13 @@ fn edge_config() -> EdgeConfig {
         write_timeout: Some(10 * SECOND),
         stall_grace: Duration::from_secs(2),
         overload_after: None,
-        http2: None,
+        http2: Some(Http2Limits {
+            streams: STREAMS,
+            requests: 12,
+            age: 120 * SECOND,
+            window: 4000,
+            connection_window: 65_535,
+        }),
         trusts_trace_context: false,
         clients: ClientLimits { client_connections: None, client_requests: None, client_prefix: 64 },
         linger: Duration::from_secs(1),

@@ -22,6 +22,8 @@ pub(super) struct World {
     pub(super) hedges: bool,
     /// The numbers of requests of which clients have got the beginning of an answer.
     pub(super) begun: BTreeSet<usize>,
+    /// The site has ended all that was under way.
+    pub(super) is_closed: bool,
 }
 
 /// A request that an origin has got.
@@ -37,6 +39,8 @@ pub(super) struct Exchange {
     pub(super) sent: usize,
     /// Something has come on the connection that belongs to no answer.
     pub(super) is_strayed: bool,
+    /// All of a good answer is written, in time.
+    pub(super) is_well: bool,
 }
 
 /// A request as an origin sees it.
@@ -69,6 +73,7 @@ impl World {
             violated: None,
             hedges,
             begun: BTreeSet::new(),
+            is_closed: false,
         }
     }
 
@@ -119,7 +124,15 @@ impl World {
         self.note(line);
         self.check(&asked, is_reused && is_strayed);
         let Asked { number, key, version, .. } = asked;
-        self.exchanges.push(Exchange { number, key, version, is_reused, sent: 0, is_strayed });
+        self.exchanges.push(Exchange {
+            number,
+            key,
+            version,
+            is_reused,
+            sent: 0,
+            is_strayed,
+            is_well: false,
+        });
         (asked, answer)
     }
 
@@ -157,6 +170,22 @@ impl World {
         let is_of = |exchange: &Exchange| number.is_none() || exchange.number == number;
         let all = self.exchanges.iter().filter(|exchange| is_of(exchange));
         all.into_iter().any(|exchange| (exchange.key, exchange.version) == (key, version))
+    }
+
+    /// Whether an origin was asked for the client's request of this `number`, if it is one that has its number in its target.
+    pub(super) fn is_asked(&self, number: usize) -> bool {
+        self.exchanges.iter().any(|exchange| exchange.number == Some(number))
+    }
+
+    /// Whether an origin has begun to answer the client's request of this `number`.
+    pub(super) fn is_answered(&self, number: usize) -> bool {
+        self.exchanges.iter().any(|exchange| exchange.number == Some(number) && exchange.sent > 0)
+    }
+
+    /// Whether all origins that were asked for the client's request of this `number` have answered well.
+    pub(super) fn is_well(&self, number: usize) -> bool {
+        let mut all = self.exchanges.iter().filter(|exchange| exchange.number == Some(number)).peekable();
+        all.peek().is_some() && all.all(|exchange| exchange.is_well && !exchange.is_strayed)
     }
 
     /// Whether `length` bytes are what an origin has said there are.

@@ -97,6 +97,9 @@ impl Channel for Stream {
     }
 
     fn reset(&mut self) {
+        if cfg!(all(test, planted_bug = "failed-stream-ends-well")) {
+            return self.sending.carrier.shared().session.end(self.sending.stream, []);
+        }
         self.sending.reset(&mut self.sending.carrier.shared(), ErrorCode::INTERNAL_ERROR);
     }
 

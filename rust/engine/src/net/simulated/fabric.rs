@@ -12,11 +12,16 @@ use tokio::time::Instant;
 
 use super::{Chance, Conditions, Door, End, LOST};
 
+/// Makes of the seed of the network that of what the engine takes for chance.
+const ENGINE: u64 = 0x656e_6769_6e65;
+
 /// All hosts of a thread.
 #[derive(Debug)]
 pub(super) struct Fabric {
     conditions: Conditions,
     chance: Chance,
+    /// Of its own, so that delays do not depend on what the engine asks.
+    engine: Chance,
     pub(super) wires: Vec<[Side; 2]>,
     listeners: BTreeMap<SocketAddr, Listener>,
     pub(super) names: BTreeMap<String, Vec<SocketAddr>>,
@@ -152,6 +157,7 @@ impl Fabric {
     pub(super) fn new(conditions: Conditions, wake: Arc<Notify>) -> Self {
         Self {
             chance: Chance::new(conditions.seed),
+            engine: Chance::new(conditions.seed ^ ENGINE),
             conditions,
             wires: Vec::new(),
             listeners: BTreeMap::new(),
@@ -182,6 +188,11 @@ impl Fabric {
     /// How long a connection takes to be made.
     pub(super) fn delay(&mut self) -> u64 {
         self.chance.up_to(self.conditions.delay)
+    }
+
+    /// What the engine takes for chance.
+    pub(super) fn number(&mut self) -> u32 {
+        u32::try_from(self.engine.up_to(u64::from(u32::MAX))).unwrap_or(u32::MAX)
     }
 
     pub(super) fn side(&mut self, end: &End) -> &mut Side {

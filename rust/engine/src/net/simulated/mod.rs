@@ -132,6 +132,12 @@ pub(crate) fn resolve(name: &str) -> Option<io::Result<Vec<SocketAddr>>> {
     Some(found.ok_or_else(|| io::Error::other("there is no such host")))
 }
 
+/// From 0 to 1, by the seed; `None` if this thread has no simulated network.
+pub(crate) fn chance() -> Option<f64> {
+    let number = within_any(Fabric::number)?;
+    Some(f64::from(number) / f64::from(u32::MAX))
+}
+
 fn within_any<T>(work: impl FnOnce(&mut Fabric) -> T) -> Option<T> {
     FABRIC.with_borrow_mut(|fabric| fabric.as_mut().map(work))
 }

@@ -1,0 +1,276 @@
+//! The end of a site, over a simulated network: it is drained while clients ask by HTTP/1.1 and HTTP/2 and have event streams, and
+//! closed when its time is over.
+//!
+//! Origins do all that is asked of them, and clients read, so that nothing but the drain can end an exchange. The invariants: what an
+//! origin was asked for before the drain is answered whole, or is under way when the time is over; event streams end before that,
+//! each after an event and with the time when to come back; no answer that begins after the drain promises another one; clients
+//! of HTTP/2 are told; connections without a request end; and after the close nothing is left, and nothing that it has cut
+//! looks whole.
+
+mod plan;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::client::{Asked, Client};
+use super::events::{self, Client as Subscriber};
+use super::plan::ORIGINS;
+use super::stage::Stage;
+use super::streams::Client as StreamClient;
+use super::world::World;
+use super::{LOOK, origin};
+use crate::runtime::turn_by;
+use crate::simulation::{
+    Clock, Trace, Verdict, assert_reached, compare_traces, hold, in_simulated_time, pass, settle, simulate,
+};
+use crate::sync::{Arc, Mutex, lock};
+use plan::{CLIENTS, Plan, Step, plans};
+
+const TEST: &str = "edge::simulation::drain::what_has_begun_ends_whole_and_nothing_outlives_the_end";
+/// Milliseconds in which clients do not look at what has come, while nothing new is asked.
+const SELDOM: u64 = 100;
+/// In which clients are told to come back.
+const RETRY: Duration = Duration::from_secs(2);
+/// In which a client hears of what has happened, and connections that nothing is asked on come to their end.
+const SOON: Duration = Duration::from_secs(3);
+/// Bytes that a client takes of a stream before it reads them.
+const WINDOW: u32 = 3000;
+
+struct Simulated {
+    stage: Stage,
+    world: Arc<Mutex<World>>,
+    told: Arc<Mutex<events::World>>,
+    clients: [Option<Client>; CLIENTS],
+    streams: [Option<StreamClient>; CLIENTS],
+    subscribers: [Option<Subscriber>; CLIENTS],
+    requests: usize,
+    /// After the drain, before the close.
+    drained: Option<Drained>,
+    /// Since when no request is answered and none was sent.
+    quiet: Instant,
+}
+
+/// What was under way then.
+struct Drained {
+    at: Instant,
+    /// The number of the first request after it.
+    first: usize,
+    /// Requests that an origin had been asked for, and the requests that none had begun to answer.
+    begun: BTreeSet<usize>,
+    unanswered: BTreeSet<usize>,
+}
+
+impl Simulated {
+    fn new(plan: &Plan) -> Self {
+        Self {
+            stage: Stage::new(&plan.conditions, false),
+            world: Arc::new(Mutex::new(World::new(&plan.answers, false))),
+            told: Arc::new(Mutex::new(events::World::new(&plan.scripts))),
+            clients: std::array::from_fn(|_| None),
+            streams: std::array::from_fn(|_| None),
+            subscribers: std::array::from_fn(|_| None),
+            requests: 0,
+            drained: None,
+            quiet: Instant::now(),
+        }
+    }
+
+    fn ask(&mut self, client: usize, asked: &Asked) {
+        self.requests += 1;
+        let free = self.clients[client].take().filter(Client::takes_more);
+        let free = free.unwrap_or_else(|| Client::new(client, self.stage.connect()));
+        let Asked { number, route, key, what } = *asked;
+        self.clients[client].insert(free).ask(number, route, key, what, false);
+    }
+
+    fn ask_by_stream(&mut self, client: usize, asked: Asked) {
+        self.streams[client].take_if(|client| client.is_over() && !client.takes_more());
+        if self.streams[client].is_none() {
+            let end = self.stage.connect_for_streams();
+            self.streams[client] = Some(StreamClient::new(client, end, WINDOW));
+        }
+        let free = self.streams[client].as_mut().filter(|client| client.takes_more() && client.has_room());
+        if let Some(client) = free {
+            client.ask(asked);
+            self.requests += 1;
+        }
+    }
+
+    async fn step(&mut self, step: &Step, clock: &mut Clock, trace: &mut Trace) -> Verdict {
+        trace.note(format_args!("{step:?}"));
+        let number = self.requests;
+        match *step {
+            Step::Ask { client, is_stream: false, route, key, what } => {
+                self.ask(client, &Asked { number, route, key, what });
+            }
+            Step::Ask { client, is_stream: true, route, key, what } => {
+                self.ask_by_stream(client, Asked { number, route, key, what });
+            }
+            Step::Subscribe { client, route, is_old } => {
+                let free = self.subscribers[client].take().filter(Subscriber::takes_more);
+                let free = free.unwrap_or_else(|| Subscriber::new(client, self.stage.connect()));
+                self.subscribers[client].insert(free).subscribe(number, route, is_old);
+                self.requests += 1;
+            }
+            Step::Wait(time) => return self.wait(time, LOOK, clock, trace).await,
+        }
+        self.quiet = Instant::now();
+        self.go_on(trace).await
+    }
+
+    /// Lets time pass, of which clients look up at each `look`.
+    async fn wait(&mut self, mut time: u64, look: u64, clock: &mut Clock, trace: &mut Trace) -> Verdict {
+        while time > 0 {
+            let now = time.min(look);
+            pass(clock, Duration::from_millis(now)).await;
+            self.go_on(trace).await?;
+            time -= now;
+        }
+        Ok(())
+    }
+
+    async fn go_on(&mut self, trace: &mut Trace) -> Verdict {
+        settle().await;
+        for origin in 0..ORIGINS {
+            for end in self.stage.network.come(origin::address(origin)) {
+                tokio::spawn(origin::serve(end, origin, Arc::clone(&self.world)));
+            }
+        }
+        for end in self.stage.network.come(origin::of_events()) {
+            tokio::spawn(events::serve(end, Arc::clone(&self.told)));
+        }
+        {
+            let (mut world, mut told) = (lock(&self.world), lock(&self.told));
+            let lines = std::mem::take(&mut world.lines).into_iter().chain(std::mem::take(&mut told.lines));
+            lines.for_each(|line| trace.note(line));
+            if let Some(violated) = world.violated.take() {
+                return Err(violated);
+            }
+            self.clients.iter_mut().flatten().try_for_each(|client| client.go_on(&mut world, trace))?;
+            self.streams.iter_mut().flatten().try_for_each(|client| client.go_on(&mut world, trace))?;
+            self.subscribers.iter_mut().flatten().try_for_each(|client| client.go_on(&told, trace))?;
+        }
+        if self.stage.rig.site.active() > 0 {
+            self.quiet = Instant::now();
+        }
+        self.check()?;
+        self.stage.check()
+    }
+
+    /// What holds between the drain and the close.
+    fn check(&self) -> Verdict {
+        let Some(drained) = &self.drained else { return Ok(()) };
+        let Self { clients, streams, subscribers, stage, quiet, .. } = self;
+        let plain = clients.iter().flatten();
+        let lost = plain.clone().flat_map(|client| &client.unanswered);
+        let mut lost = lost.chain(streams.iter().flatten().flat_map(|client| &client.unanswered));
+        let lost = lost.find(|number| drained.begun.contains(number));
+        hold!(lost.is_none(), "request {lost:?} had begun, and was broken off by the drain");
+        let is_later = |number: &&usize| **number >= drained.first || drained.unanswered.contains(*number);
+        let promising = plain.flat_map(|client| &client.promising).find(is_later);
+        hold!(promising.is_none(), "the answer to request {promising:?} promises another one");
+        let told = lock(&self.told);
+        let broken = subscribers.iter().flatten().any(|client| client.is_broken(&told));
+        hold!(!broken, "an event stream was broken off by the drain");
+        let is_known = streams.iter().flatten().all(StreamClient::is_parted);
+        hold!(drained.at.elapsed() < SOON || is_known, "a client of HTTP/2 is not told");
+        let connections = stage.rig.site.counts().connections;
+        hold!(
+            quiet.elapsed().min(drained.at.elapsed()) < SOON || connections == 0,
+            "{connections} connections are open, {:?} after the last request",
+            quiet.elapsed()
+        );
+        Ok(())
+    }
+
+    /// No more is begun, and event streams end within `time`.
+    fn drain(&mut self, time: u64, trace: &mut Trace) {
+        trace.note("the site is drained");
+        let site = Arc::clone(&self.stage.rig.site);
+        site.drain(RETRY);
+        tokio::spawn(async move { site.end_events(Duration::from_millis(time)).await });
+        let world = lock(&self.world);
+        let all = 0..self.requests;
+        self.drained = Some(Drained {
+            at: Instant::now(),
+            first: self.requests,
+            begun: all.clone().filter(|number| world.is_asked(*number)).collect(),
+            unanswered: all.filter(|number| world.is_asked(*number) && !world.is_answered(*number)).collect(),
+        });
+        lock(&self.told).is_drained = true;
+    }
+
+    /// What is left is given the rest of the time, and then ends at once.
+    async fn close(&mut self, time: u64, clock: &mut Clock, trace: &mut Trace) -> Verdict {
+        let early = |client: &Subscriber| client.has_begun() && !client.is_over();
+        let open: Vec<bool> =
+            self.subscribers.iter().map(|client| client.as_ref().is_some_and(early)).collect();
+        self.wait(time, SELDOM, clock, trace).await?;
+        self.wait(1500, SELDOM, clock, trace).await?;
+        for (client, was_open) in self.subscribers.iter().zip(open) {
+            let is_open = client.as_ref().is_some_and(|client| !client.is_over());
+            hold!(!(was_open && is_open), "an event stream does not end within the time for that");
+        }
+        let active = self.stage.rig.site.active();
+        trace.note(format_args!("the site is closed, with {active} requests"));
+        self.drained = None;
+        lock(&self.world).is_closed = true;
+        self.stage.rig.site.close();
+        self.wait(5000, SELDOM, clock, trace).await?;
+        let counts = self.stage.rig.site.counts();
+        hold!((counts.connections, counts.active) == (0, 0), "after the end there is {counts:?}");
+        Ok(())
+    }
+
+    async fn rest(mut self, clock: &mut Clock, trace: &mut Trace) -> Verdict {
+        self.clients.iter_mut().for_each(|client| *client = None);
+        self.streams.iter_mut().for_each(|client| *client = None);
+        self.subscribers.iter_mut().for_each(|client| *client = None);
+        self.wait(40_000, 2000, clock, trace).await?;
+        let accepted = lock(&self.world).accepted + lock(&self.told).accepted;
+        self.stage.end(accepted, clock).await
+    }
+}
+
+fn run(plan: &Plan, trace: &mut Trace) -> Verdict {
+    in_simulated_time(async {
+        turn_by(tokio::runtime::Handle::current().metrics());
+        let mut clock = Clock::new();
+        let mut simulated = Simulated::new(plan);
+        for step in &plan.before {
+            simulated.step(step, &mut clock, trace).await?;
+        }
+        simulated.drain(plan.time, trace);
+        for step in &plan.after {
+            simulated.step(step, &mut clock, trace).await?;
+        }
+        simulated.close(plan.time, &mut clock, trace).await?;
+        simulated.rest(&mut clock, trace).await
+    })
+}
+
+#[test]
+fn what_has_begun_ends_whole_and_nothing_outlives_the_end() {
+    simulate(TEST, &plans(), run);
+}
+
+#[test]
+fn a_seed_makes_one_trace_in_each_process() {
+    compare_traces(TEST);
+}
+
+#[test]
+fn the_first_seeds_reach_each_way_to_end() {
+    let wanted = [
+        "is drained: ",
+        "is whole: ",
+        "is answered: 200",
+        "is not answered",
+        "Orderly, last Some",
+        "with 0 requests",
+        "with 1 requests",
+    ];
+    assert_reached(TEST, &plans(), run, &wanted);
+}

@@ -1,0 +1,121 @@
+//! The network with a site on it, and what these are held to whatever clients and origins speak.
+
+use std::sync::Arc as Plain;
+use std::time::Duration;
+
+use super::origin;
+use super::plan::ORIGINS;
+use super::rig::{NAME, OF_EVENTS, Rig};
+use crate::app::TlsSession;
+use crate::edge::client::{Addresses, Client};
+use crate::edge::listen;
+use crate::net::simulated::{Conditions, Door, End, Network};
+use crate::net::{Connection, Socket, Transport};
+use crate::runtime::Threads;
+use crate::simulation::{Clock, Verdict, hold, pass, settle};
+use crate::store::Purge;
+use crate::sync::Arc;
+
+pub(super) struct Stage {
+    pub(super) network: Network,
+    pub(super) rig: Rig,
+    /// None but the simulation's own, which is not one of an engine.
+    threads: Plain<Threads>,
+    /// Where the edge's ends of the clients' connections are.
+    places: Vec<(usize, usize)>,
+    /// Some client speaks HTTP/2, whose frames are counted as the messages that they carry.
+    has_streams: bool,
+}
+
+impl Stage {
+    pub(super) fn new(conditions: &Conditions, hedges: bool) -> Self {
+        let network = Network::new(conditions.clone());
+        network.name(NAME, vec![origin::address(0)]);
+        network.name(OF_EVENTS, vec![origin::of_events()]);
+        (0..ORIGINS).for_each(|origin| network.set_door(origin::address(origin), Door::Open));
+        network.set_door(origin::of_events(), Door::Open);
+        let rig = Rig::new(hedges);
+        let site = Arc::clone(&rig.site);
+        tokio::spawn(async move { site.keep_room().await });
+        let threads = Plain::new(Threads::start(0).expect("none"));
+        Self { network, rig, threads, places: Vec::new(), has_streams: false }
+    }
+
+    /// A new connection to the edge.
+    fn pair(&mut self) -> (End, Socket, Addresses) {
+        let (here, there) = self.network.pair();
+        self.places.push(there.place());
+        let port = u16::try_from(self.places.len()).unwrap_or(u16::MAX);
+        let remote = ([198, 51, 100, 1], port).into();
+        let addresses = Addresses::new(Some(remote), Some(([203, 0, 113, 1], 80).into()));
+        (here, Socket::Simulated(there), addresses)
+    }
+
+    /// A client connects, to speak HTTP/1.1.
+    pub(super) fn connect(&mut self) -> End {
+        let (here, there, addresses) = self.pair();
+        listen::hand_out(&self.rig.site, &self.threads, there, addresses);
+        here
+    }
+
+    /// A client connects, and has agreed to speak HTTP/2. It is served from where a handshake ends, in plain text.
+    pub(super) fn connect_for_streams(&mut self) -> End {
+        self.has_streams = true;
+        let (here, there, addresses) = self.pair();
+        let site = &self.rig.site;
+        let session = TlsSession {
+            version: 0x0304,
+            suite: 0x1301,
+            server_name: None,
+            protocol: b"h2".as_slice().into(),
+            certificates: Vec::new(),
+            is_resumed: false,
+        };
+        let network = addresses.ip().map(|address| site.clients.network(address));
+        let connection = Arc::new(Connection::new(Transport::Plain(there)));
+        let client = Client::new(connection, addresses, network, Some(Plain::new(session)), None);
+        tokio::spawn(listen::serve(Arc::new(site.admit()), client));
+        here
+    }
+
+    /// What holds after each step.
+    pub(super) fn check(&self) -> Verdict {
+        let (pool, cache) = (self.rig.pool.stats(), self.rig.cache.stats());
+        hold!(pool.live_bytes <= self.rig.pool.budget(), "{} bytes of the pool are in use", pool.live_bytes);
+        hold!(cache.used <= cache.limit, "the cache takes {} bytes, of {}", cache.used, cache.limit);
+        Ok(())
+    }
+
+    /// What holds when no client is there: no connection, no memory and no task is left, and the counters have what the network saw.
+    /// Origins have `accepted` so many connections.
+    pub(super) async fn end(self, accepted: u64, clock: &mut Clock) -> Verdict {
+        let Rig { pool, meter, origins, cache, ledger, site, .. } = &self.rig;
+        let counts = site.counts();
+        hold!((counts.connections, counts.active) == (0, 0), "at rest the site has {counts:?}");
+        let stats = origins.stats();
+        for endpoint in &stats.endpoints {
+            hold!((endpoint.active, endpoint.waiting) == (0, 0), "at rest there is {endpoint:?}");
+        }
+        hold!(stats.counts.opened <= accepted, "{} connections opened, of {accepted}", stats.counts.opened);
+        let sums = ledger.sums();
+        let sent: u64 = sums.iter().map(|sums| sums.sent).sum();
+        let seen = self.places.iter().map(|place| self.network.taken_from(*place)).sum::<u64>();
+        hold!(
+            self.has_streams || sent == seen,
+            "{sent} bytes are counted as sent to clients, and it were {seen}"
+        );
+        cache.purge(Purge::All, false).map_err(|error| error.to_string())?;
+        origins.close();
+        site.close();
+        settle().await;
+        pass(clock, Duration::from_secs(2)).await;
+        self.network.stop();
+        settle().await;
+        let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        hold!(tasks == 0, "{tasks} tasks are left at rest");
+        hold!(meter.live() == 0, "{} streams are left at rest", meter.live());
+        let live = pool.stats().live_bytes;
+        hold!(live == 0, "{live} bytes of the pool are in use at rest");
+        Ok(())
+    }
+}

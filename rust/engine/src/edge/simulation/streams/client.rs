@@ -1,0 +1,323 @@
+//! A client that speaks HTTP/2: several streams on a connection, each read or not.
+//!
+//! Heads are written and read by the project's own crate; what the edge sends is held against the rules by [`Wire`], which shares
+//! nothing with it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::ErrorKind;
+
+use penstock_http2::{ErrorCode, First, Item, Limits, Reset, Session};
+
+use super::wire::Wire;
+use crate::edge::simulation::client::{Asked, Ended};
+use crate::edge::simulation::http::{self, Message};
+use crate::edge::simulation::plan::{What, upload};
+use crate::edge::simulation::world::World;
+use crate::net::simulated::End;
+use crate::simulation::{Trace, Verdict, hold};
+
+/// Bytes that are put in order before the socket takes them: a stream that is reset has few on their way.
+const AHEAD: usize = 1000;
+/// Of a frame of a request's body.
+const FRAME: usize = 700;
+
+/// A connection to the edge.
+#[expect(clippy::struct_excessive_bools, reason = "what a connection has come to, each by itself")]
+pub(in crate::edge::simulation) struct Client {
+    name: usize,
+    end: End,
+    session: Session,
+    wire: Wire,
+    unsent: VecDeque<u8>,
+    streams: BTreeMap<u32, Stream>,
+    reads: bool,
+    /// It has not always read.
+    has_stalled: bool,
+    /// A write has met a reset.
+    is_reset: bool,
+    ended: Option<Ended>,
+    is_leaving: bool,
+    /// The numbers of requests that were broken off.
+    pub(in crate::edge::simulation) unanswered: Vec<usize>,
+}
+
+/// A request that has not been answered to the end.
+struct Stream {
+    asked: Asked,
+    upload: VecDeque<u8>,
+    response: Option<Message>,
+    reads: bool,
+    has_stalled: bool,
+    /// Bytes of the response that have come and count for the window.
+    held: usize,
+    /// The client wants no more of it.
+    is_reset: bool,
+}
+
+impl Client {
+    /// One that takes `window` bytes of a stream before it reads them.
+    pub(in crate::edge::simulation) fn new(name: usize, end: End, window: u32) -> Self {
+        let limits = Limits { streams: 0, window, connection_window: 0, head_bytes: 4096 };
+        Self {
+            name,
+            end,
+            session: Session::client(limits),
+            wire: Wire::new(window),
+            unsent: VecDeque::new(),
+            streams: BTreeMap::new(),
+            reads: true,
+            has_stalled: false,
+            is_reset: false,
+            ended: None,
+            is_leaving: false,
+            unanswered: Vec::new(),
+        }
+    }
+
+    /// Whether another request may be sent on it.
+    pub(in crate::edge::simulation) fn takes_more(&self) -> bool {
+        self.ended.is_none() && !self.is_leaving && !self.session.is_refused()
+    }
+
+    /// Whether it knows that the edge takes no more requests, or is at its end.
+    pub(in crate::edge::simulation) fn is_parted(&self) -> bool {
+        self.ended.is_some() || self.wire.last().is_some()
+    }
+
+    /// Whether nothing is asked for that could still be answered.
+    pub(in crate::edge::simulation) fn is_over(&self) -> bool {
+        self.streams.is_empty()
+    }
+
+    /// Whether it has a stream for one more request.
+    pub(in crate::edge::simulation) fn has_room(&self) -> bool {
+        self.session.room() > 0
+    }
+
+    pub(in crate::edge::simulation) fn ask(&mut self, asked: Asked) {
+        let Some(id) = self.session.open() else { return };
+        let (method, path, range) = asked.first();
+        let upload = match asked.what {
+            What::Post(length) => upload(asked.number, length),
+            What::Get | What::Head | What::Range(..) => Vec::new(),
+        };
+        let length = upload.len().to_string();
+        let mut fields: Vec<(&[u8], &[u8])> = Vec::new();
+        fields.extend(range.as_ref().map(|range| (b"range".as_slice(), range.as_bytes())));
+        if method == "POST" {
+            fields.push((b"content-length", length.as_bytes()));
+        }
+        let first = First::Request {
+            method: method.as_bytes(),
+            scheme: b"https",
+            authority: b"edge.test",
+            path: path.as_bytes(),
+        };
+        if asked.what == What::Head {
+            self.session.expect_no_body(id);
+        }
+        self.session.send_head(id, first, fields, upload.is_empty());
+        if !upload.is_empty() {
+            self.session.offer(id, upload.len());
+            self.session.end(id, []);
+        }
+        let stream = Stream {
+            asked,
+            upload: upload.into(),
+            response: None,
+            reads: true,
+            has_stalled: false,
+            held: 0,
+            is_reset: false,
+        };
+        self.streams.insert(id, stream);
+    }
+
+    pub(super) fn read(&mut self, reads: bool) {
+        self.reads = reads;
+        self.has_stalled |= !reads;
+    }
+
+    pub(super) fn read_stream(&mut self, place: usize, reads: bool) {
+        if let Some(stream) = self.streams.values_mut().nth(place) {
+            stream.reads = reads;
+            stream.has_stalled |= !reads;
+        }
+    }
+
+    pub(super) fn reset(&mut self, place: usize) {
+        if let Some((id, stream)) = self.streams.iter_mut().nth(place) {
+            stream.is_reset = true;
+            self.session.reset(*id, ErrorCode::CANCEL);
+        }
+    }
+
+    /// It asks for nothing more.
+    pub(super) fn go_away(&mut self) {
+        if !std::mem::replace(&mut self.is_leaving, true) {
+            self.session.drain();
+        }
+    }
+
+    /// Leaves, with a reset or an orderly end.
+    pub(in crate::edge::simulation) fn leave(self, resets: bool) {
+        if resets {
+            self.end.reset_on_close();
+        }
+    }
+
+    /// Sends and reads what can be, and holds what has come against `world`.
+    pub(in crate::edge::simulation) fn go_on(&mut self, world: &mut World, trace: &mut Trace) -> Verdict {
+        if self.ended.is_none() {
+            self.receive(trace)?;
+        }
+        let numbers: Vec<u32> = self.streams.keys().copied().collect();
+        for id in numbers {
+            self.take(id, world, trace)?;
+        }
+        self.send()
+    }
+
+    fn send(&mut self) -> Verdict {
+        loop {
+            let mut bytes = std::mem::take(self.session.control());
+            if self.unsent.len() + bytes.len() < AHEAD {
+                if let Some(frame) = self.session.frame(FRAME, FRAME, &mut bytes) {
+                    if let Some(stream) = self.streams.get_mut(&frame.stream) {
+                        bytes.extend(stream.upload.drain(..frame.bytes));
+                    }
+                }
+            }
+            self.wire.sends(&bytes)?;
+            self.unsent.extend(bytes);
+            if self.unsent.is_empty() {
+                return Ok(());
+            }
+            let (first, _) = self.unsent.as_slices();
+            match self.end.send(first) {
+                Ok(count) => drop(self.unsent.drain(..count)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                // What it has been sent is still to be read. The kernel tells of a reset once.
+                Err(_) => {
+                    self.is_reset = true;
+                    self.unsent.clear();
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn receive(&mut self, trace: &mut Trace) -> Verdict {
+        let filled = self.wire.filled;
+        while self.reads && self.ended.is_none() {
+            let mut bytes = [0; 4096];
+            match self.end.receive(&mut bytes) {
+                Ok(0) if self.is_reset => self.ended = Some(Ended::Reset),
+                Ok(0) => self.ended = Some(Ended::Orderly),
+                Ok(count) => {
+                    self.wire.receives(&bytes[..count])?;
+                    let received = self.session.receive(&bytes[..count]);
+                    received.map_err(|failure| format!("client {}: {failure:?}", self.name))?;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => self.ended = Some(Ended::Reset),
+            }
+        }
+        if self.wire.filled > filled {
+            trace.note(format_args!("the edge has filled a window of client {}", self.name));
+        }
+        if let Some(ended) = self.ended {
+            trace.note(format_args!("client {}: {ended:?}, last {:?}", self.name, self.wire.last()));
+            let is_clean = ended == Ended::Reset || self.wire.is_between_frames();
+            hold!(is_clean, "the connection of client {} ends within a frame", self.name);
+            self.session.lose();
+        }
+        Ok(())
+    }
+
+    /// Takes what has come on a stream.
+    fn take(&mut self, id: u32, world: &mut World, trace: &mut Trace) -> Verdict {
+        let Self { session, streams, .. } = self;
+        let Some(stream) = streams.get_mut(&id) else { return Ok(()) };
+        let before = stream.held;
+        while let Some(item) = session.read(id) {
+            stream.receive(item, world)?;
+        }
+        if stream.held != before {
+            if let Some(response) = &stream.response {
+                stream.asked.judge(response, false, world)?;
+            }
+        }
+        if stream.reads && stream.held > 0 {
+            session.release(id, std::mem::take(&mut stream.held));
+        }
+        let number = stream.asked.number;
+        let reset = session.reset_of(id);
+        if reset.is_none() && session.has_received_all(id) {
+            let response = stream.response.as_ref().ok_or("a stream ends without a head")?;
+            stream.asked.judge(response, true, world)?;
+            let (status, length) = (response.status(), response.body.len());
+            trace.note(format_args!("{number} is answered: {status}, {length} bytes"));
+            // The rest of the request is of no use.
+            session.reset(id, ErrorCode::CANCEL);
+        } else if let Some(reset) = reset {
+            self.unanswered.push(number);
+            self.judge_reset(id, reset, world, trace)?;
+        } else {
+            return Ok(());
+        }
+        self.session.close(id);
+        self.streams.remove(&id);
+        Ok(())
+    }
+
+    /// A stream is broken off only for its origin, or because its client has not read.
+    fn judge_reset(&self, id: u32, reset: Reset, world: &World, trace: &mut Trace) -> Verdict {
+        let stream = &self.streams[&id];
+        let number = stream.asked.number;
+        let code = match reset {
+            Reset::Sent(code) => {
+                hold!(stream.is_reset, "{number} breaks the rules of HTTP/2: {code}");
+                "its client".to_owned()
+            }
+            Reset::Received(code) => code.to_string(),
+            Reset::Refused => {
+                hold!(stream.response.is_none(), "{number} is refused after the head of its response");
+                hold!(!world.is_asked(number), "{number} is refused, and was sent to an origin");
+                "a refusal".to_owned()
+            }
+            Reset::Lost => "the end of the connection".to_owned(),
+        };
+        let length = stream.response.as_ref().map_or(0, |response| response.body.len());
+        trace.note(format_args!("{number} is reset by {code} after {length} bytes"));
+        let has_read = !stream.has_stalled && !self.has_stalled && !stream.is_reset && !world.is_closed;
+        hold!(
+            !(has_read && world.is_well(number)),
+            "{number} is broken off, and its origin has answered well"
+        );
+        Ok(())
+    }
+}
+
+impl Stream {
+    fn receive(&mut self, item: Item, world: &mut World) -> Verdict {
+        match item {
+            Item::Head(text) => {
+                let (head, _) = http::head(&[&text[..], b"\r\n"].concat()).ok_or("a head has no end")?;
+                if head.status() >= 200 {
+                    world.begun.insert(self.asked.number);
+                    self.response = Some(head);
+                }
+            }
+            Item::Data(bytes) => {
+                self.held += bytes.len();
+                let response = self.response.as_mut().ok_or("a body came before its head")?;
+                response.body.extend(&bytes[..]);
+            }
+            Item::Trailers(fields) => {
+                return Err(format!("{} got trailers, which no origin sends: {fields:?}", self.asked.number));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,201 @@
+//! Clients that speak HTTP/2 to the edge, over a simulated network: several streams on a connection, of which some are not read and
+//! some are reset.
+//!
+//! Origins and what they answer are those of the simulation of HTTP/1.1, and so is what a response may be. Besides: no window is
+//! exceeded; nothing follows the end of a stream; a stream ends well only with a whole response; one that its client reads is not
+//! broken off if its origin has answered well, whatever becomes of the others; a refused one was sent nowhere.
+
+mod client;
+mod plan;
+mod wire;
+
+use std::time::Duration;
+
+use super::client::Asked;
+use super::plan::{CLIENTS, ORIGINS};
+use super::stage::Stage;
+use super::world::World;
+use super::{LOOK, origin};
+use crate::net::simulated::Door;
+use crate::runtime::turn_by;
+use crate::simulation::{
+    Clock, Trace, Verdict, assert_reached, compare_traces, hold, in_simulated_time, pass, settle, simulate,
+};
+use crate::sync::{Arc, Mutex, lock};
+pub(super) use client::Client;
+use plan::{Plan, Step, plans};
+
+const TEST: &str = "edge::simulation::streams::clients_get_whole_streams_or_a_reset_within_their_windows";
+/// Seconds in which all that was asked is over, although some streams are not read.
+const OVER: u64 = 100;
+
+struct Simulated {
+    stage: Stage,
+    world: Arc<Mutex<World>>,
+    clients: [Option<Client>; CLIENTS],
+    requests: usize,
+    window: u32,
+}
+
+impl Simulated {
+    fn new(plan: &Plan) -> Self {
+        Self {
+            stage: Stage::new(&plan.conditions, false),
+            world: Arc::new(Mutex::new(World::new(&plan.answers, false))),
+            clients: std::array::from_fn(|_| None),
+            requests: 0,
+            window: plan.window,
+        }
+    }
+
+    /// Has a client ask, on a new connection if the old one takes no more and nothing is under way there.
+    fn ask(&mut self, number: usize, asked: impl FnOnce(usize) -> Asked) {
+        let is_useless = |client: &Client| client.is_over() && !client.takes_more();
+        self.clients[number].take_if(|client| is_useless(client));
+        if self.clients[number].is_none() {
+            let end = self.stage.connect_for_streams();
+            self.clients[number] = Some(Client::new(number, end, self.window));
+        }
+        let client = self.clients[number].as_mut().filter(|client| client.takes_more() && client.has_room());
+        if let Some(client) = client {
+            client.ask(asked(self.requests));
+            self.requests += 1;
+        }
+    }
+
+    async fn step(&mut self, step: &Step, clock: &mut Clock, trace: &mut Trace) -> Verdict {
+        trace.note(format_args!("{step:?}"));
+        match *step {
+            Step::Ask { client, route, key, what } => {
+                self.ask(client, |number| Asked { number, route, key, what });
+            }
+            Step::Leave(client, resets) => {
+                if let Some(client) = self.clients[client].take() {
+                    client.leave(resets);
+                }
+            }
+            Step::Change(key) => lock(&self.world).versions[key] += 1,
+            Step::Door(origin, door) => {
+                let door = match door {
+                    0 => Door::Refuses,
+                    1 => Door::Silent,
+                    _ => Door::Open,
+                };
+                self.stage.network.set_door(origin::address(origin), door);
+            }
+            Step::Wait(time) => self.wait(time, LOOK, clock, trace).await?,
+            Step::ReadStream(client, _)
+            | Step::StallStream(client, _)
+            | Step::Reset(client, _)
+            | Step::GoAway(client)
+            | Step::Read(client)
+            | Step::Stall(client) => {
+                if let Some(client) = &mut self.clients[client] {
+                    change(client, step);
+                }
+            }
+        }
+        self.go_on(trace).await?;
+        self.stage.check()
+    }
+
+    /// Lets time pass, of which clients look up at each `look`.
+    async fn wait(&mut self, mut time: u64, look: u64, clock: &mut Clock, trace: &mut Trace) -> Verdict {
+        while time > 0 {
+            let now = time.min(look);
+            pass(clock, Duration::from_millis(now)).await;
+            self.go_on(trace).await?;
+            time -= now;
+        }
+        Ok(())
+    }
+
+    async fn go_on(&mut self, trace: &mut Trace) -> Verdict {
+        settle().await;
+        for origin in 0..ORIGINS {
+            for end in self.stage.network.come(origin::address(origin)) {
+                tokio::spawn(origin::serve(end, origin, Arc::clone(&self.world)));
+            }
+        }
+        let mut world = lock(&self.world);
+        for line in std::mem::take(&mut world.lines) {
+            trace.note(line);
+        }
+        if let Some(violated) = world.violated.take() {
+            return Err(violated);
+        }
+        self.clients.iter_mut().flatten().try_for_each(|client| client.go_on(&mut world, trace))
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.clients.iter().flatten().any(|client| !client.is_over())
+    }
+
+    /// All connections are read, but not all streams, and in the end all leave.
+    async fn rest(mut self, clock: &mut Clock, trace: &mut Trace) -> Verdict {
+        self.clients.iter_mut().flatten().for_each(|client| client.read(true));
+        self.wait(3000, LOOK, clock, trace).await?;
+        for _ in 0..OVER {
+            if !self.is_waiting() {
+                break;
+            }
+            self.wait(1000, 200, clock, trace).await?;
+        }
+        hold!(!self.is_waiting(), "a stream has no end after {OVER} s");
+        self.clients.iter_mut().for_each(|client| *client = None);
+        self.wait(40_000, 2000, clock, trace).await?;
+        let accepted = lock(&self.world).accepted;
+        self.stage.end(accepted, clock).await
+    }
+}
+
+/// What a client does on a connection that it has.
+fn change(client: &mut Client, step: &Step) {
+    match *step {
+        Step::ReadStream(_, place) => client.read_stream(place, true),
+        Step::StallStream(_, place) => client.read_stream(place, false),
+        Step::Reset(_, place) => client.reset(place),
+        Step::GoAway(_) => client.go_away(),
+        Step::Read(_) => client.read(true),
+        Step::Stall(_) => client.read(false),
+        _ => {}
+    }
+}
+
+fn run(plan: &Plan, trace: &mut Trace) -> Verdict {
+    in_simulated_time(async {
+        turn_by(tokio::runtime::Handle::current().metrics());
+        let mut clock = Clock::new();
+        let mut simulated = Simulated::new(plan);
+        for step in &plan.steps {
+            simulated.step(step, &mut clock, trace).await?;
+        }
+        simulated.rest(&mut clock, trace).await
+    })
+}
+
+#[test]
+fn clients_get_whole_streams_or_a_reset_within_their_windows() {
+    simulate(TEST, &plans(), run);
+}
+
+#[test]
+fn a_seed_makes_one_trace_in_each_process() {
+    compare_traces(TEST);
+}
+
+#[test]
+fn the_first_seeds_reach_each_end_of_a_stream() {
+    let wanted = [
+        "is answered: 200",
+        "is answered: 206",
+        "is answered: 502",
+        "is answered: 504",
+        "is reset by its client after",
+        "is reset by INTERNAL_ERROR after",
+        "is reset by a refusal after 0 bytes",
+        "has filled a window",
+        "Orderly, last Some",
+    ];
+    assert_reached(TEST, &plans(), run, &wanted);
+}
