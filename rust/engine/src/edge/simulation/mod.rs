@@ -6,6 +6,9 @@
 //! or all that the origin has said there is; no request is sent again that may have been acted on or that an origin has begun
 //! to answer, nor more often than allowed. At rest each request is answered, or its connection has ended; no memory, no
 //! connection and no task is left; and the counters have what the network saw.
+//!
+//! What else is simulated here has plans of its own: event streams ([`events`]), clients that speak HTTP/2 ([`streams`]), and the
+//! end of a site while all of these go on ([`drain`]).
 
 mod client;
 mod drain;

@@ -258,6 +258,8 @@ impl Client {
             stream.asked.judge(response, true, world)?;
             let (status, length) = (response.status(), response.body.len());
             trace.note(format_args!("{number} is answered: {status}, {length} bytes"));
+            // It sends its body as fast as it may, unless it does not hear that it may.
+            hold!(status != 408 || self.has_stalled, "{number} was not let send its body");
             // The rest of the request is of no use.
             session.reset(id, ErrorCode::CANCEL);
         } else if let Some(reset) = reset {
