@@ -135,9 +135,10 @@ impl Answer {
         }
     }
 
-    /// Whether it is all that it says, and begins while it is waited for.
+    /// Whether it is all that it says, and begins while it is waited for. A reset takes back what is on its way.
     pub(super) fn is_good(&self) -> bool {
-        self.broken.is_none() && self.lie == 0 && self.wait < PATIENCE
+        let is_reset = matches!(self.then, Some((_, Then::Reset)));
+        self.broken.is_none() && self.lie == 0 && self.wait < PATIENCE && !is_reset
     }
 }
 

@@ -60,6 +60,8 @@ struct Drained {
     /// Requests that an origin had been asked for, and the requests that none had begun to answer.
     begun: BTreeSet<usize>,
     unanswered: BTreeSet<usize>,
+    /// Event streams of which clients had something.
+    events: BTreeSet<usize>,
 }
 
 impl Simulated {
@@ -193,7 +195,9 @@ impl Simulated {
         tokio::spawn(async move { site.end_events(Duration::from_millis(time)).await });
         let world = lock(&self.world);
         let all = 0..self.requests;
+        let begun = self.subscribers.iter().flatten().filter(|client| client.has_begun());
         self.drained = Some(Drained {
+            events: begun.map(Subscriber::request).collect(),
             at: Instant::now(),
             first: self.requests,
             begun: all.clone().filter(|number| world.is_asked(*number)).collect(),
@@ -204,18 +208,15 @@ impl Simulated {
 
     /// What is left is given the rest of the time, and then ends at once.
     async fn close(&mut self, time: u64, clock: &mut Clock, trace: &mut Trace) -> Verdict {
-        let early = |client: &Subscriber| client.has_begun() && !client.is_over();
-        let open: Vec<bool> =
-            self.subscribers.iter().map(|client| client.as_ref().is_some_and(early)).collect();
         self.wait(time, SELDOM, clock, trace).await?;
         self.wait(1500, SELDOM, clock, trace).await?;
-        for (client, was_open) in self.subscribers.iter().zip(open) {
-            let is_open = client.as_ref().is_some_and(|client| !client.is_over());
-            hold!(!(was_open && is_open), "an event stream does not end within the time for that");
+        let begun = self.drained.take().map(|drained| drained.events).unwrap_or_default();
+        for client in self.subscribers.iter().flatten() {
+            let is_late = begun.contains(&client.request()) && !client.is_over();
+            hold!(!is_late, "event stream {} does not end within the time for that", client.request());
         }
         let active = self.stage.rig.site.active();
         trace.note(format_args!("the site is closed, with {active} requests"));
-        self.drained = None;
         lock(&self.world).is_closed = true;
         self.stage.rig.site.close();
         self.wait(5000, SELDOM, clock, trace).await?;

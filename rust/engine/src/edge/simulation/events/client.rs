@@ -77,6 +77,11 @@ impl Client {
         self.is_whole || self.ended.is_some()
     }
 
+    /// The number of what it has asked for last.
+    pub(in crate::edge::simulation) fn request(&self) -> usize {
+        self.request
+    }
+
     /// Whether what has begun to come is broken off, and not for the silence of its origin.
     pub(in crate::edge::simulation) fn is_broken(&self, world: &World) -> bool {
         let Some(told) = self.stream.map(|stream| &world.told[stream]) else { return false };
