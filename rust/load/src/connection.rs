@@ -3,8 +3,10 @@
 //! Bytes are read into one buffer that all sessions of a thread share, and the kernel throws away what a session does not look
 //! at: a session that waits has no buffer.
 
+use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
+use std::task::{Poll, ready};
 use std::time::Instant;
 
 use rustix::net::{RecvFlags, recv};
@@ -72,13 +74,11 @@ impl Connection {
             left = &[];
         }
         while !left.is_empty() {
-            let written = match self.stream.writable().await {
-                Ok(()) => self.stream.try_write(left),
-                Err(error) => Err(error),
-            };
-            match written {
+            match self.stream.try_write(left) {
                 Ok(count) => left = &left[count..],
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.stream.writable().await.map_err(|_| Failure::NoHead)?;
+                }
                 Err(_) => return Err(Failure::NoHead),
             }
         }
@@ -106,21 +106,7 @@ impl Connection {
         if let Some(secured) = &mut self.secured {
             return Box::pin(read_secured(secured, &self.stream, context, most, take)).await;
         }
-        loop {
-            // A server that is always faster than this thread would keep it from all other sessions.
-            tokio::task::coop::consume_budget().await;
-            self.stream.readable().await?;
-            let mut scratch = context.scratch.borrow_mut();
-            let most = most.min(scratch.len());
-            match self.stream.try_read(&mut scratch[..most]) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
-                Ok(count) => {
-                    take(&scratch[..count]);
-                    return Ok(count);
-                }
-            }
-        }
+        self.receive(context, most, RecvFlags::empty(), take).await
     }
 
     /// Throws away up to `most` bytes. The kernel copies none of them (tcp(7), `MSG_TRUNC`).
@@ -129,20 +115,47 @@ impl Connection {
             // It has to be decrypted.
             return Box::pin(read_secured(secured, &self.stream, context, most, |_| ())).await;
         }
-        loop {
-            tokio::task::coop::consume_budget().await;
-            self.stream.readable().await?;
-            let mut scratch = context.scratch.borrow_mut();
-            let most = most.min(scratch.len());
-            let read = self.stream.try_io(Interest::READABLE, || {
-                let (_, count) = recv(&self.stream, &mut scratch[..most], RecvFlags::TRUNC)?;
-                Ok(count)
-            });
-            match read {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                read => return read,
+        self.receive(context, most, RecvFlags::TRUNC, |_| ()).await
+    }
+
+    /// Reads once without TLS. What fills less than was asked for has emptied the socket: it is not asked again before more has
+    /// come, which epoll(7) says once. A server that is always faster than this thread does not keep it from all other sessions:
+    /// waiting for a socket takes from the budget of a task.
+    async fn receive(
+        &self,
+        context: &Context,
+        most: usize,
+        flags: RecvFlags,
+        take: impl FnOnce(&[u8]),
+    ) -> io::Result<usize> {
+        let mut take = Some(take);
+        poll_fn(|polled| {
+            loop {
+                ready!(self.stream.poll_read_ready(polled))?;
+                let mut scratch = context.scratch.borrow_mut();
+                let most = most.min(scratch.len());
+                let mut received = None;
+                let tried = self.stream.try_io(Interest::READABLE, || {
+                    let (_, count) = recv(&self.stream, &mut scratch[..most], flags)?;
+                    received = Some(count);
+                    // The end is there to be read again.
+                    if count == 0 || count == most { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+                });
+                match (received, tried) {
+                    (Some(count), _) => {
+                        if let Some(take) = take.take() {
+                            take(&scratch[..count]);
+                        }
+                        return Poll::Ready(Ok(count));
+                    }
+                    (None, Err(error)) if error.kind() != io::ErrorKind::WouldBlock => {
+                        return Poll::Ready(Err(error));
+                    }
+                    (None, _) => {}
+                }
             }
-        }
+        })
+        .await
     }
 }
 
@@ -219,9 +232,10 @@ impl Opened {
         let Some(plain) = self.head.body.plain().filter(|_| self.ahead.is_empty()) else {
             return self.more(context, most, |_| ()).await;
         };
-        let most = usize::try_from(plain).map_or(most, |plain| plain.min(most));
+        // One byte more than there is: a read that does not get it has emptied the socket.
+        let most = usize::try_from(plain).map_or(most, |plain| plain.saturating_add(1).min(most));
         let read = self.connection.discard(context, most).await.map_err(Failure::Broken)?;
-        self.head.body.skipped(read as u64);
+        self.head.body.skipped(read as u64)?;
         self.note(read)?;
         count(&context.live.bytes, read as u64);
         Ok(read)

@@ -1,6 +1,6 @@
 //! What the sessions of a thread share.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,6 +31,8 @@ pub(crate) struct Context {
     pub(crate) playlists: Playlists,
     /// Made with the first connection that needs it.
     pub(crate) tls: OnceCell<Arc<ClientConfig>>,
+    /// The run has ended: sessions end.
+    pub(crate) is_over: Cell<bool>,
 }
 
 impl Context {

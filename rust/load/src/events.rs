@@ -105,7 +105,8 @@ impl<'a> Subscribed<'a> {
             self.delay = Duration::from_millis(retry);
         }
         if let Some(id) = &event.id {
-            self.last_id = String::from_utf8_lossy(&block.bytes[id.clone()]).into_owned();
+            self.last_id.clear();
+            self.last_id.push_str(&String::from_utf8_lossy(&block.bytes[id.clone()]));
         }
         if !event.dispatches() {
             return;

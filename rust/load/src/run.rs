@@ -1,10 +1,12 @@
 //! Runs a plan on threads of its own.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -133,6 +135,7 @@ fn thread_main(
         scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),
         playlists: Playlists::default(),
         tls: OnceCell::new(),
+        is_over: Cell::new(false),
     });
     if context.target.is_secured {
         // A run that can verify no certificate does not begin.
@@ -231,6 +234,7 @@ async fn drive(context: Rc<Context>, thread: usize, stop: &AtomicBool) -> u64 {
         }
     }
     driver.tick(Instant::now());
+    context.is_over.set(true);
     let _no_session_left = end.send(true);
     // Requests that wait or are under way are cut.
     driver.workers.shutdown().await;
@@ -310,17 +314,17 @@ async fn play(context: &Rc<Context>, session: &mut Session, over: &mut watch::Re
     match &context.plan.workloads[session.workload].sessions {
         Sessions::Hls(settings) => {
             let mut playing = Playing::new(context, settings, session);
-            unless_over(over, pin!(playing.run(context))).await;
+            unless_over(context, over, pin!(playing.run(context))).await;
             playing.finish();
         }
         Sessions::Events(settings) => {
             let mut subscribed = Subscribed::new(context, settings, session);
-            unless_over(over, pin!(subscribed.run(context))).await;
+            unless_over(context, over, pin!(subscribed.run(context))).await;
             subscribed.finish();
         }
         Sessions::Tokens(settings) => {
             let mut completing = Completing::new(context, settings, session);
-            unless_over(over, pin!(completing.run(context))).await;
+            unless_over(context, over, pin!(completing.run(context))).await;
             completing.finish();
         }
         // They wait in a queue of their own.
@@ -328,12 +332,26 @@ async fn play(context: &Rc<Context>, session: &mut Session, over: &mut watch::Re
     }
 }
 
-/// Does `work` until it ends, or the run does.
-async fn unless_over(over: &mut watch::Receiver<bool>, work: Pin<&mut impl Future<Output = ()>>) {
-    tokio::select! {
-        () = work => {}
-        _ = over.wait_for(|over| *over) => {}
-    }
+/// Does `work` until it ends, or the run does. The end of the run is waited for once, and not again with all that comes: a task
+/// has the same waker as long as it lives.
+async fn unless_over(
+    context: &Context,
+    over: &mut watch::Receiver<bool>,
+    mut work: Pin<&mut impl Future<Output = ()>>,
+) {
+    let mut over = pin!(over.wait_for(|over| *over));
+    let mut is_waiting = false;
+    poll_fn(|polled| {
+        if work.as_mut().poll(polled).is_ready() {
+            return Poll::Ready(());
+        }
+        if is_waiting && !context.is_over.get() {
+            return Poll::Pending;
+        }
+        is_waiting = true;
+        over.as_mut().poll(polled).map(|_| ())
+    })
+    .await;
 }
 #[cfg(test)]
 mod tests {

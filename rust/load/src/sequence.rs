@@ -103,14 +103,19 @@ pub fn number_of_id(id: &[u8]) -> Option<u64> {
 
 /// The text of the number after a key of an object of JSON. The first place counts; a key within a text is taken for one.
 pub fn number_of_key<'a>(data: &'a [u8], key: &str) -> Option<&'a str> {
-    let text = std::str::from_utf8(data).ok()?;
-    let quoted = format!("\"{key}\"");
-    let after = &text[text.find(&quoted)? + quoted.len()..];
-    let value = after.trim_start().strip_prefix(':')?.trim_start();
-    let end = value
-        .find(|each: char| !matches!(each, '0'..='9' | '.' | '-' | '+' | 'e' | 'E'))
-        .unwrap_or(value.len());
-    Some(&value[..end]).filter(|value| !value.is_empty())
+    let mut rest = data;
+    let after = loop {
+        let quote = rest.iter().position(|byte| *byte == b'"')?;
+        rest = &rest[quote + 1..];
+        let named = rest.strip_prefix(key.as_bytes()).and_then(|rest| rest.strip_prefix(b"\""));
+        if let Some(after) = named {
+            break after;
+        }
+    };
+    let value = after.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
+    let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'.' | b'-' | b'+' | b'e' | b'E');
+    let end = value.iter().position(|byte| !is_part(byte)).unwrap_or(value.len());
+    std::str::from_utf8(&value[..end]).ok().filter(|value| !value.is_empty())
 }
 
 #[cfg(test)]

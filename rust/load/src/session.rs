@@ -1,7 +1,9 @@
 //! One session, from its arrival on.
 
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use crate::context::Context;
@@ -85,13 +87,23 @@ impl Session {
 /// Does `work` until it ends, or the viewer leaves. How it has ended, and why it has failed if it has.
 pub(crate) async fn watched(
     leaves: Instant,
-    work: Pin<&mut impl Future<Output = Result<(), Failure>>>,
+    mut work: Pin<&mut impl Future<Output = Result<(), Failure>>>,
 ) -> (&'static str, Option<String>) {
-    tokio::select! {
-        ended = work => match ended {
-            Ok(()) => ("completed", None),
-            Err(failure) => ("failed", Some(failure.to_string())),
-        },
-        () = tokio::time::sleep_until(leaves.into()) => ("left", None),
-    }
+    let mut timer = pin!(tokio::time::sleep_until(leaves.into()));
+    let mut is_waiting = false;
+    poll_fn(|polled| {
+        if let Poll::Ready(ended) = work.as_mut().poll(polled) {
+            return Poll::Ready(match ended {
+                Ok(()) => ("completed", None),
+                Err(failure) => ("failed", Some(failure.to_string())),
+            });
+        }
+        // The timer is set once: the task has the same waker as long as it lives.
+        if is_waiting && Instant::now() < leaves {
+            return Poll::Pending;
+        }
+        is_waiting = true;
+        timer.as_mut().poll(polled).map(|()| ("left", None))
+    })
+    .await
 }

@@ -1,9 +1,13 @@
 //! The events of a response, cut by the framer of relays and subscribers.
 
-use std::time::Duration;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Poll, ready};
+use std::time::{Duration, Instant};
 
 use penstock_http::framing::event::{Event, parse};
 use penstock_http::framing::{Framer, Framing};
+use tokio::time::{Sleep, sleep_until};
 
 use crate::client::Client;
 use crate::connection::Opened;
@@ -23,6 +27,10 @@ pub(crate) struct Events {
     scanned: usize,
     start: usize,
     idle: Duration,
+    /// When something was read, and a timer for when nothing is for too long. It is set again when it has fired, and not with
+    /// each event.
+    heard: Instant,
+    quiet: Pin<Box<Sleep>>,
 }
 
 /// An event and its bytes.
@@ -36,7 +44,9 @@ impl Events {
     pub(crate) fn new(body: Opened, idle: Duration) -> Self {
         let framing = Framing::Events { max_frame: LARGEST, blocks: true };
         let framer = framing.framer().ok().flatten().expect("the framing of events has a framer");
-        Self { body, framer, bytes: Vec::new(), scanned: 0, start: 0, idle }
+        let heard = Instant::now();
+        let quiet = Box::pin(sleep_until((heard + idle).into()));
+        Self { body, framer, bytes: Vec::new(), scanned: 0, start: 0, idle, heard, quiet }
     }
 
     /// The next block, also one without data. `None` at the end of the stream.
@@ -64,9 +74,22 @@ impl Events {
                 return Ok(None);
             }
             let most = client.piece();
-            let more = self.body.more(context, most, |data| self.bytes.extend_from_slice(data));
-            let read = tokio::time::timeout(self.idle, more).await.map_err(|_| Failure::Idle)??;
-            client.pace(read).await;
+            let mut more = pin!(self.body.more(context, most, |data| self.bytes.extend_from_slice(data)));
+            let read = poll_fn(|polled| {
+                if let Poll::Ready(read) = more.as_mut().poll(polled) {
+                    return Poll::Ready(read);
+                }
+                loop {
+                    ready!(self.quiet.as_mut().poll(polled));
+                    let until = self.heard + self.idle;
+                    if Instant::now() >= until {
+                        return Poll::Ready(Err(Failure::Idle));
+                    }
+                    self.quiet.as_mut().reset(until.into());
+                }
+            });
+            let read = read.await?;
+            self.heard = client.pace(read).await;
         }
     }
 }

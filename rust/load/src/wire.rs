@@ -94,6 +94,10 @@ fn made(status: StatusCode, response: &httparse::Response<'_, '_>) -> Result<Hea
     Ok(Head { status, body, stays_open })
 }
 
+fn too_much() -> Failure {
+    Failure::NotHttp("more came than its length says".into())
+}
+
 impl Body {
     /// Whether nothing more is to come.
     pub(crate) fn is_done(&self) -> bool {
@@ -110,10 +114,11 @@ impl Body {
     }
 
     /// So many bytes have been read without being looked at.
-    pub(crate) fn skipped(&mut self, count: u64) {
+    pub(crate) fn skipped(&mut self, count: u64) -> Result<(), Failure> {
         if let Self::Length(left) = self {
-            *left -= count.min(*left);
+            *left = left.checked_sub(count).ok_or_else(too_much)?;
         }
+        Ok(())
     }
 
     /// Takes what was read, and gives the data in it to `take`.
@@ -124,7 +129,7 @@ impl Body {
                 *left -= data.len() as u64;
                 take(data);
                 if data.len() < bytes.len() {
-                    return Err(Failure::NotHttp("more came than its length says".into()));
+                    return Err(too_much());
                 }
                 Ok(())
             }

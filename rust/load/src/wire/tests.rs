@@ -77,6 +77,14 @@ fn a_body_with_a_length_ends_there_and_one_without_where_the_connection_does() {
     assert!(Body::Length(1).ended().is_err());
     assert!(Body::UntilClose.ended().is_ok());
     let mut body = Body::Length(10);
-    body.skipped(4);
+    body.skipped(4).unwrap();
     assert_eq!(body.plain(), Some(6));
+}
+
+#[test]
+fn more_than_a_length_that_is_not_looked_at_is_refused() {
+    let mut body = Body::Length(5);
+    assert!(body.skipped(5).is_ok() && body.is_done());
+    assert!(matches!(Body::Length(5).skipped(6), Err(Failure::NotHttp(_))));
+    assert!(Body::UntilClose.skipped(6).is_ok());
 }
