@@ -67,6 +67,11 @@ pub enum Playlist {
     Media(Media),
 }
 
+/// Seconds of the longest segment: sums of more would be no time. Arbitrary.
+const LONGEST: f64 = 86400.0;
+/// The highest number of a first segment: those after it have numbers as well.
+const LAST: u64 = 1 << 63;
+
 /// Reads a playlist.
 ///
 /// # Errors
@@ -97,11 +102,11 @@ pub fn parse(text: &str) -> Result<Playlist, &'static str> {
         match name {
             "INF" => {
                 let number = value.split(',').next().unwrap_or_default().trim();
-                duration = Some(seconds(number).ok_or("an EXTINF has no duration")?);
+                duration = Some(seconds(number).ok_or("an EXTINF has no duration of at most a day")?);
             }
             "-X-STREAM-INF" => {
                 let text = attribute(value, "BANDWIDTH").ok_or("a variant has no BANDWIDTH")?;
-                bandwidth = Some(seconds(text).ok_or("the BANDWIDTH of a variant is no number")?);
+                bandwidth = Some(number(text).ok_or("the BANDWIDTH of a variant is no number")?);
             }
             "-X-BYTERANGE" => {
                 let (length, offset) = value.split_once('@').unwrap_or((value, ""));
@@ -111,10 +116,11 @@ pub fn parse(text: &str) -> Result<Playlist, &'static str> {
                 range = Some((first, length));
             }
             "-X-TARGETDURATION" => {
-                media.target = seconds(value).ok_or("EXT-X-TARGETDURATION is no number")?;
+                media.target = seconds(value).ok_or("EXT-X-TARGETDURATION is no number of at most a day")?;
             }
             "-X-MEDIA-SEQUENCE" => {
-                media.sequence = value.trim().parse().map_err(|_| "EXT-X-MEDIA-SEQUENCE is no number")?;
+                let sequence = value.trim().parse().ok().filter(|sequence| *sequence <= LAST);
+                media.sequence = sequence.ok_or("EXT-X-MEDIA-SEQUENCE is no number up to 2^63")?;
             }
             "-X-MAP" => media.map = attribute(value, "URI").map(str::to_owned),
             "-X-ENDLIST" => media.ended = true,
@@ -129,6 +135,10 @@ pub fn parse(text: &str) -> Result<Playlist, &'static str> {
 }
 
 fn seconds(text: &str) -> Option<f64> {
+    number(text).filter(|seconds| *seconds <= LONGEST)
+}
+
+fn number(text: &str) -> Option<f64> {
     text.trim().parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0)
 }
 
@@ -192,5 +202,15 @@ mod tests {
         assert!(parse("<html>").is_err());
         assert!(parse("#EXTM3U\n#EXTINF:x,\na\n").is_err());
         assert!(parse("#EXTM3U\n#EXT-X-STREAM-INF:RESOLUTION=1x1\na\n").is_err());
+    }
+
+    #[test]
+    fn lengths_and_numbers_that_would_overflow_are_refused() {
+        for wrong in
+            ["-X-TARGETDURATION:1e20", "INF:1e20,", "-X-MEDIA-SEQUENCE:18446744073709551615", "INF:-1,"]
+        {
+            let text = format!("#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXT{wrong}\na.ts\n");
+            assert!(parse(&text).is_err(), "{wrong}");
+        }
     }
 }
