@@ -1,9 +1,9 @@
 //! A client: sends requests on one connection, reads what comes, and holds it against what the origins have.
 
 use std::collections::VecDeque;
-use std::io::ErrorKind;
 
 use super::http::{self, Message, Parsed};
+use super::link::{Ended, Link};
 use super::plan::{Route, What, body, upload};
 use super::world::World;
 use crate::net::simulated::End;
@@ -21,39 +21,24 @@ pub(super) struct Asked {
 /// A connection to the edge.
 pub(super) struct Client {
     name: usize,
-    end: End,
-    unsent: VecDeque<u8>,
+    pub(super) link: Link,
     pub(super) asked: VecDeque<Asked>,
     got: Vec<u8>,
-    pub(super) reads: bool,
-    pub(super) ended: Option<Ended>,
     /// The last response has been asked for, or the edge has said so.
     is_last: bool,
-    /// A write has met a reset.
-    is_reset: bool,
     /// The numbers of requests that were not answered, and of answers that promise another one.
     pub(super) unanswered: Vec<usize>,
     pub(super) promising: Vec<usize>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
-    Orderly,
-    Reset,
 }
 
 impl Client {
     pub(super) fn new(name: usize, end: End) -> Self {
         Self {
             name,
-            end,
-            unsent: VecDeque::new(),
+            link: Link::new(end),
             asked: VecDeque::new(),
             got: Vec::new(),
-            reads: true,
-            ended: None,
             is_last: false,
-            is_reset: false,
             unanswered: Vec::new(),
             promising: Vec::new(),
         }
@@ -61,7 +46,7 @@ impl Client {
 
     /// Whether another request may be sent on it.
     pub(super) fn takes_more(&self) -> bool {
-        self.ended.is_none() && !self.is_last
+        self.link.ended.is_none() && !self.is_last
     }
 
     pub(super) fn ask(&mut self, number: usize, route: Route, key: usize, what: What, is_old: bool) {
@@ -75,17 +60,15 @@ impl Client {
         };
         let sent = if let What::Post(length) = what { upload(number, length) } else { Vec::new() };
         let head = format!("{method} {target} HTTP/{version}\r\nHost: edge.test\r\n{field}\r\n");
-        self.unsent.extend(head.into_bytes());
-        self.unsent.extend(sent);
+        self.link.push(head.into_bytes());
+        self.link.push(sent);
         self.asked.push_back(asked);
         self.is_last |= is_old;
     }
 
     /// Leaves, with a reset or an orderly end.
     pub(super) fn leave(self, resets: bool) {
-        if resets {
-            self.end.reset_on_close();
-        }
+        self.link.leave(resets);
     }
 
     /// Sends and reads what can be, and holds what has come against `world`.
@@ -96,7 +79,7 @@ impl Client {
             let (name, length) = (self.name, self.got.len());
             hold!(length == 0, "client {name} got {length} bytes that it has not asked for");
         }
-        if self.ended.is_some() {
+        if self.link.ended.is_some() {
             for asked in self.asked.drain(..) {
                 trace.note(format_args!("{} is not answered, of {} bytes", asked.number, self.got.len()));
                 self.unanswered.push(asked.number);
@@ -107,37 +90,20 @@ impl Client {
     }
 
     fn exchange(&mut self, trace: &mut Trace) {
-        while !self.unsent.is_empty() {
-            let (first, _) = self.unsent.as_slices();
-            match self.end.send(first) {
-                Ok(count) => drop(self.unsent.drain(..count)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // What it has been sent is still to be read. The kernel tells of a reset once.
-                Err(_) => {
-                    self.is_reset = true;
-                    self.unsent.clear();
-                }
-            }
+        let had_ended = self.link.ended.is_some();
+        self.link.send();
+        while let Some(bytes) = self.link.receive() {
+            self.got.extend(bytes);
         }
-        while self.reads && self.ended.is_none() {
-            let mut bytes = [0; 4096];
-            match self.end.receive(&mut bytes) {
-                Ok(0) if self.is_reset => self.ended = Some(Ended::Reset),
-                Ok(0) => self.ended = Some(Ended::Orderly),
-                Ok(count) => self.got.extend(&bytes[..count]),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(_) => self.ended = Some(Ended::Reset),
-            }
-            if self.ended.is_some() {
-                trace.note(format_args!("client {}: {:?}", self.name, self.ended));
-            }
+        if !had_ended && self.link.ended.is_some() {
+            trace.note(format_args!("client {}: {:?}", self.name, self.link.ended));
         }
     }
 
     /// Takes what is whole, and looks at what is not.
     fn take_answers(&mut self, world: &mut World, trace: &mut Trace) -> Verdict {
         while let Some(asked) = self.asked.front() {
-            let has_ended = self.ended == Some(Ended::Orderly);
+            let has_ended = self.link.ended == Some(Ended::Orderly);
             let has_body = asked.what != What::Head;
             match http::response(&self.got, has_body, has_ended)? {
                 Parsed::Nothing => break,

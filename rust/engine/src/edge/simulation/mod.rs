@@ -14,6 +14,7 @@ mod client;
 mod drain;
 mod events;
 mod http;
+mod link;
 mod origin;
 mod plan;
 mod rig;
@@ -21,17 +22,12 @@ mod stage;
 mod streams;
 mod world;
 
-use std::time::Duration;
-
-use crate::net::simulated::{Conditions, Door};
-use crate::runtime::turn_by;
-use crate::simulation::{
-    Clock, Trace, Verdict, compare_traces, hold, in_simulated_time, pass, settle, simulate,
-};
+use crate::net::simulated::Conditions;
+use crate::simulation::{Clock, Trace, Verdict, compare_traces, hold, settle, simulate};
 use crate::sync::{Arc, Mutex, lock};
 use client::Client;
-use plan::{Answer, Break, CLIENTS, Framing, ORIGINS, Plan, Route, Step, What, plans};
-use stage::Stage;
+use plan::{Answer, Break, CLIENTS, Framing, Plan, Route, Step, What, plans};
+use stage::{Scene, Stage, perform};
 use world::World;
 
 const TEST: &str = "edge::simulation::clients_over_a_network_get_whole_bodies_or_none";
@@ -45,6 +41,19 @@ struct Simulated {
     world: Arc<Mutex<World>>,
     clients: [Option<Client>; CLIENTS],
     requests: usize,
+}
+
+impl Scene for Simulated {
+    async fn go_on(&mut self, trace: &mut Trace) -> Verdict {
+        settle().await;
+        origin::serve_all(&self.stage.network, &self.world);
+        let mut world = lock(&self.world);
+        world.tell(trace)?;
+        for client in self.clients.iter_mut().flatten() {
+            client.go_on(&mut world, trace)?;
+        }
+        Ok(())
+    }
 }
 
 impl Simulated {
@@ -74,7 +83,7 @@ impl Simulated {
             }
             Step::Read(client) | Step::Stall(client) => {
                 if let Some(client) = &mut self.clients[client] {
-                    client.reads = matches!(step, Step::Read(_));
+                    client.link.reads = matches!(step, Step::Read(_));
                 }
             }
             Step::Leave(client, resets) => {
@@ -83,50 +92,11 @@ impl Simulated {
                 }
             }
             Step::Change(key) => lock(&self.world).versions[key] += 1,
-            Step::Door(origin, door) => {
-                let door = match door {
-                    0 => Door::Refuses,
-                    1 => Door::Silent,
-                    _ => Door::Open,
-                };
-                self.stage.network.set_door(origin::address(origin), door);
-            }
+            Step::Door(origin, door) => self.stage.set_door(origin, door),
             Step::Wait(time) => self.wait(time, LOOK, clock, trace).await?,
         }
         self.go_on(trace).await?;
         self.stage.check()
-    }
-
-    /// Lets time pass, of which clients look up at each `look`.
-    async fn wait(&mut self, mut time: u64, look: u64, clock: &mut Clock, trace: &mut Trace) -> Verdict {
-        while time > 0 {
-            let now = time.min(look);
-            pass(clock, Duration::from_millis(now)).await;
-            self.go_on(trace).await?;
-            time -= now;
-        }
-        Ok(())
-    }
-
-    /// Has everyone do what can be done now.
-    async fn go_on(&mut self, trace: &mut Trace) -> Verdict {
-        settle().await;
-        for origin in 0..ORIGINS {
-            for end in self.stage.network.come(origin::address(origin)) {
-                tokio::spawn(origin::serve(end, origin, Arc::clone(&self.world)));
-            }
-        }
-        let mut world = lock(&self.world);
-        for line in std::mem::take(&mut world.lines) {
-            trace.note(line);
-        }
-        if let Some(violated) = world.violated.take() {
-            return Err(violated);
-        }
-        for client in self.clients.iter_mut().flatten() {
-            client.go_on(&mut world, trace)?;
-        }
-        Ok(())
     }
 
     fn is_waiting(&self) -> bool {
@@ -135,7 +105,7 @@ impl Simulated {
 
     /// All read to the end, and then leave.
     async fn rest(mut self, clock: &mut Clock, trace: &mut Trace) -> Verdict {
-        self.clients.iter_mut().flatten().for_each(|client| client.reads = true);
+        self.clients.iter_mut().flatten().for_each(|client| client.link.reads = true);
         self.wait(3000, LOOK, clock, trace).await?;
         for _ in 0..OVER {
             if !self.is_waiting() {
@@ -152,14 +122,12 @@ impl Simulated {
 }
 
 fn run(plan: &Plan, trace: &mut Trace) -> Verdict {
-    in_simulated_time(async {
-        turn_by(tokio::runtime::Handle::current().metrics());
-        let mut clock = Clock::new();
+    perform(async |clock| {
         let mut simulated = Simulated::new(plan);
         for step in &plan.steps {
-            simulated.step(step, &mut clock, trace).await?;
+            simulated.step(step, clock, trace).await?;
         }
-        simulated.rest(&mut clock, trace).await
+        simulated.rest(clock, trace).await
     })
 }
 

@@ -10,7 +10,7 @@ use super::http;
 use super::plan::{Answer, Break, Framing, ORIGINS, Then, body, upload};
 use super::world::{Asked, World};
 use crate::net::Socket;
-use crate::net::simulated::End;
+use crate::net::simulated::{End, Network};
 use crate::sync::{Arc, Mutex, lock};
 
 /// The address of an origin.
@@ -36,8 +36,17 @@ struct Served {
 /// Whether the connection goes on.
 type GoesOn = Option<()>;
 
+/// Has origins serve the connections that have come.
+pub(super) fn serve_all(network: &Network, world: &Arc<Mutex<World>>) {
+    for origin in 0..ORIGINS {
+        for end in network.come(address(origin)) {
+            tokio::spawn(serve(end, origin, Arc::clone(world)));
+        }
+    }
+}
+
 /// Answers on the connection until it ends.
-pub(super) async fn serve(end: End, origin: usize, world: Arc<Mutex<World>>) {
+async fn serve(end: End, origin: usize, world: Arc<Mutex<World>>) {
     let number = {
         let mut world = lock(&world);
         world.accepted += 1;

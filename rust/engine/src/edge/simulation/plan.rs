@@ -15,6 +15,9 @@ pub(super) const CLIENTS: usize = 4;
 /// The first is that of the routes with one origin.
 pub(super) const ORIGINS: usize = 2;
 
+/// Bytes that a quick network takes and has under way.
+const LEAST: usize = 2000;
+
 /// Milliseconds in which the first byte of an answer is waited for in any case.
 const PATIENCE: u64 = 1500;
 
@@ -152,6 +155,16 @@ pub(super) fn conditions() -> impl Strategy<Value = Conditions> {
         packet,
         room,
         window,
+    })
+}
+
+/// Those of a network on which nothing takes longer than a relay may.
+pub(super) fn quick_conditions() -> impl Strategy<Value = Conditions> {
+    conditions().prop_map(|conditions| Conditions {
+        room: conditions.room.max(LEAST),
+        window: conditions.window.max(LEAST),
+        packet: conditions.packet.max(200),
+        ..conditions
     })
 }
 

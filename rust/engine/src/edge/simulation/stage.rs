@@ -11,10 +11,35 @@ use crate::edge::client::{Addresses, Client};
 use crate::edge::listen;
 use crate::net::simulated::{Conditions, Door, End, Network};
 use crate::net::{Connection, Socket, Transport};
-use crate::runtime::Threads;
-use crate::simulation::{Clock, Verdict, hold, pass, settle};
+use crate::runtime::{Threads, turn_by};
+use crate::simulation::{Clock, Trace, Verdict, hold, in_simulated_time, pass, settle};
 use crate::store::Purge;
 use crate::sync::Arc;
+
+/// What is performed on a stage.
+pub(super) trait Scene {
+    /// Has everyone do what can be done now.
+    async fn go_on(&mut self, trace: &mut Trace) -> Verdict;
+
+    /// Lets time pass, of which clients look up at each `look`.
+    async fn wait(&mut self, mut time: u64, look: u64, clock: &mut Clock, trace: &mut Trace) -> Verdict {
+        while time > 0 {
+            let now = time.min(look);
+            pass(clock, Duration::from_millis(now)).await;
+            self.go_on(trace).await?;
+            time -= now;
+        }
+        Ok(())
+    }
+}
+
+/// Does `work` in simulated time, whose turns are those of the thread.
+pub(super) fn perform(work: impl AsyncFnOnce(&mut Clock) -> Verdict) -> Verdict {
+    in_simulated_time(async {
+        turn_by(tokio::runtime::Handle::current().metrics());
+        work(&mut Clock::new()).await
+    })
+}
 
 pub(super) struct Stage {
     pub(super) network: Network,
@@ -76,6 +101,16 @@ impl Stage {
         let client = Client::new(connection, addresses, network, Some(Plain::new(session)), None);
         tokio::spawn(listen::serve(Arc::new(site.admit()), client));
         here
+    }
+
+    /// An origin refuses connections, does not answer, or takes them.
+    pub(super) fn set_door(&self, origin: usize, door: u8) {
+        let door = match door {
+            0 => Door::Refuses,
+            1 => Door::Silent,
+            _ => Door::Open,
+        };
+        self.network.set_door(origin::address(origin), door);
     }
 
     /// What holds after each step.

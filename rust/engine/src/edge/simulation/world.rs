@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::http::Message;
 use super::plan::{Answer, KEYS, body};
+use crate::simulation::{Trace, Verdict};
 
 /// What happens outside of the engine.
 #[derive(Debug)]
@@ -17,8 +18,8 @@ pub(super) struct World {
     /// Connections that origins have taken.
     pub(super) accepted: u64,
     /// Lines for the trace.
-    pub(super) lines: Vec<String>,
-    pub(super) violated: Option<String>,
+    lines: Vec<String>,
+    violated: Option<String>,
     pub(super) hedges: bool,
     /// The numbers of requests of which clients have got the beginning of an answer.
     pub(super) begun: BTreeSet<usize>,
@@ -75,6 +76,12 @@ impl World {
             begun: BTreeSet::new(),
             is_closed: false,
         }
+    }
+
+    /// Adds its lines to `trace`; the first thing that was wrong.
+    pub(super) fn tell(&mut self, trace: &mut Trace) -> Verdict {
+        self.lines.drain(..).for_each(|line| trace.note(line));
+        self.violated.take().map_or(Ok(()), Err)
     }
 
     pub(super) fn note(&mut self, line: String) {

@@ -16,15 +16,11 @@ use tokio::time::Instant;
 
 use super::client::{Asked, Client};
 use super::events::{self, Client as Subscriber};
-use super::plan::ORIGINS;
-use super::stage::Stage;
+use super::stage::{Scene, Stage, perform};
 use super::streams::Client as StreamClient;
 use super::world::World;
 use super::{LOOK, origin};
-use crate::runtime::turn_by;
-use crate::simulation::{
-    Clock, Trace, Verdict, assert_reached, compare_traces, hold, in_simulated_time, pass, settle, simulate,
-};
+use crate::simulation::{Clock, Trace, Verdict, assert_reached, compare_traces, hold, settle, simulate};
 use crate::sync::{Arc, Mutex, lock};
 use plan::{CLIENTS, Plan, Step, plans};
 
@@ -64,6 +60,28 @@ struct Drained {
     events: BTreeSet<usize>,
 }
 
+impl Scene for Simulated {
+    async fn go_on(&mut self, trace: &mut Trace) -> Verdict {
+        settle().await;
+        origin::serve_all(&self.stage.network, &self.world);
+        events::serve_all(&self.stage.network, &self.told);
+        {
+            let (mut world, mut told) = (lock(&self.world), lock(&self.told));
+            let verdict = world.tell(trace);
+            told.tell(trace);
+            verdict?;
+            self.clients.iter_mut().flatten().try_for_each(|client| client.go_on(&mut world, trace))?;
+            self.streams.iter_mut().flatten().try_for_each(|client| client.go_on(&mut world, trace))?;
+            self.subscribers.iter_mut().flatten().try_for_each(|client| client.go_on(&told, trace))?;
+        }
+        if self.stage.rig.site.active() > 0 {
+            self.quiet = Instant::now();
+        }
+        self.check()?;
+        self.stage.check()
+    }
+}
+
 impl Simulated {
     fn new(plan: &Plan) -> Self {
         Self {
@@ -88,12 +106,7 @@ impl Simulated {
     }
 
     fn ask_by_stream(&mut self, client: usize, asked: Asked) {
-        self.streams[client].take_if(|client| client.is_over() && !client.takes_more());
-        if self.streams[client].is_none() {
-            let end = self.stage.connect_for_streams();
-            self.streams[client] = Some(StreamClient::new(client, end, WINDOW));
-        }
-        let free = self.streams[client].as_mut().filter(|client| client.takes_more() && client.has_room());
+        let free = StreamClient::free(&mut self.streams[client], &mut self.stage, client, WINDOW);
         if let Some(client) = free {
             client.ask(asked);
             self.requests += 1;
@@ -120,45 +133,6 @@ impl Simulated {
         }
         self.quiet = Instant::now();
         self.go_on(trace).await
-    }
-
-    /// Lets time pass, of which clients look up at each `look`.
-    async fn wait(&mut self, mut time: u64, look: u64, clock: &mut Clock, trace: &mut Trace) -> Verdict {
-        while time > 0 {
-            let now = time.min(look);
-            pass(clock, Duration::from_millis(now)).await;
-            self.go_on(trace).await?;
-            time -= now;
-        }
-        Ok(())
-    }
-
-    async fn go_on(&mut self, trace: &mut Trace) -> Verdict {
-        settle().await;
-        for origin in 0..ORIGINS {
-            for end in self.stage.network.come(origin::address(origin)) {
-                tokio::spawn(origin::serve(end, origin, Arc::clone(&self.world)));
-            }
-        }
-        for end in self.stage.network.come(origin::of_events()) {
-            tokio::spawn(events::serve(end, Arc::clone(&self.told)));
-        }
-        {
-            let (mut world, mut told) = (lock(&self.world), lock(&self.told));
-            let lines = std::mem::take(&mut world.lines).into_iter().chain(std::mem::take(&mut told.lines));
-            lines.for_each(|line| trace.note(line));
-            if let Some(violated) = world.violated.take() {
-                return Err(violated);
-            }
-            self.clients.iter_mut().flatten().try_for_each(|client| client.go_on(&mut world, trace))?;
-            self.streams.iter_mut().flatten().try_for_each(|client| client.go_on(&mut world, trace))?;
-            self.subscribers.iter_mut().flatten().try_for_each(|client| client.go_on(&told, trace))?;
-        }
-        if self.stage.rig.site.active() > 0 {
-            self.quiet = Instant::now();
-        }
-        self.check()?;
-        self.stage.check()
     }
 
     /// What holds between the drain and the close.
@@ -236,19 +210,17 @@ impl Simulated {
 }
 
 fn run(plan: &Plan, trace: &mut Trace) -> Verdict {
-    in_simulated_time(async {
-        turn_by(tokio::runtime::Handle::current().metrics());
-        let mut clock = Clock::new();
+    perform(async |clock| {
         let mut simulated = Simulated::new(plan);
         for step in &plan.before {
-            simulated.step(step, &mut clock, trace).await?;
+            simulated.step(step, clock, trace).await?;
         }
         simulated.drain(plan.time, trace);
         for step in &plan.after {
-            simulated.step(step, &mut clock, trace).await?;
+            simulated.step(step, clock, trace).await?;
         }
-        simulated.close(plan.time, &mut clock, trace).await?;
-        simulated.rest(&mut clock, trace).await
+        simulated.close(plan.time, clock, trace).await?;
+        simulated.rest(clock, trace).await
     })
 }
 

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use crate::edge::simulation::events::{Route as Events, Script, scripts_that_go_well};
 use crate::edge::simulation::plan::{
-    Answer, KEYS, Route, What, answers_that_go_well, conditions, routes, whats,
+    Answer, KEYS, Route, What, answers_that_go_well, quick_conditions, routes, whats,
 };
 use crate::net::simulated::Conditions;
 
@@ -42,20 +42,11 @@ pub(super) enum Step {
     Wait(u64),
 }
 
-/// Slower networks have responses take longer than a relay may.
-const LEAST: usize = 2000;
-
 pub(super) fn plans() -> impl Strategy<Value = Plan> {
-    let conditions = conditions().prop_map(|conditions| Conditions {
-        room: conditions.room.max(LEAST),
-        window: conditions.window.max(LEAST),
-        packet: conditions.packet.max(200),
-        ..conditions
-    });
     let time = prop_oneof![1 => 0..1000_u64, 3 => 1000..20_000_u64];
     let scripts = vec(scripts_that_go_well(), 0..10);
     let answers = vec(answers_that_go_well(), 0..30);
-    (conditions, vec(steps(1500), 1..30), vec(steps(300), 0..8), time, answers, scripts).prop_map(
+    (quick_conditions(), vec(steps(1500), 1..30), vec(steps(300), 0..8), time, answers, scripts).prop_map(
         |(conditions, before, after, time, answers, scripts)| Plan {
             conditions,
             before,

@@ -1,7 +1,5 @@
 //! A client that subscribes to events, and holds what comes against what the origin has told.
 
-use std::collections::VecDeque;
-use std::io::ErrorKind;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -9,8 +7,8 @@ use tokio::time::Instant;
 use super::origin::{Told, World};
 use super::plan::{Ends, Route};
 use super::seen::Seen;
-use crate::edge::simulation::client::Ended;
 use crate::edge::simulation::http::{self, Message, Parsed};
+use crate::edge::simulation::link::{Ended, Link};
 use crate::edge::simulation::rig::{HEARTBEAT, IDLE};
 use crate::net::simulated::End;
 use crate::simulation::{Trace, Verdict, hold};
@@ -22,18 +20,13 @@ const SLACK: Duration = Duration::from_secs(3);
 #[expect(clippy::struct_excessive_bools, reason = "what a connection has come to, each by itself")]
 pub(in crate::edge::simulation) struct Client {
     name: usize,
-    end: End,
-    unsent: VecDeque<u8>,
+    link: Link,
     request: usize,
     route: Route,
     is_old: bool,
     got: Vec<u8>,
-    reads: bool,
     /// It has not always read.
     has_stalled: bool,
-    ended: Option<Ended>,
-    /// A write has met a reset.
-    is_reset: bool,
     /// It has all of a response.
     is_whole: bool,
     /// No other response follows on the connection.
@@ -49,16 +42,12 @@ impl Client {
     pub(in crate::edge::simulation) fn new(name: usize, end: End) -> Self {
         Self {
             name,
-            end,
-            unsent: VecDeque::new(),
+            link: Link::new(end),
             request: 0,
             route: Route::Quiet,
             is_old: false,
             got: Vec::new(),
-            reads: true,
             has_stalled: false,
-            ended: None,
-            is_reset: false,
             is_whole: true,
             is_last: false,
             seen: Seen::default(),
@@ -69,12 +58,12 @@ impl Client {
 
     /// Whether it may ask again on the connection.
     pub(in crate::edge::simulation) fn takes_more(&self) -> bool {
-        self.is_whole && !self.is_last && self.ended.is_none()
+        self.is_whole && !self.is_last && self.link.ended.is_none()
     }
 
     /// Whether it has been sent all that it will be.
     pub(in crate::edge::simulation) fn is_over(&self) -> bool {
-        self.is_whole || self.ended.is_some()
+        self.is_whole || self.link.ended.is_some()
     }
 
     /// The number of what it has asked for last.
@@ -86,7 +75,7 @@ impl Client {
     pub(in crate::edge::simulation) fn is_broken(&self, world: &World) -> bool {
         let Some(told) = self.stream.map(|stream| &world.told[stream]) else { return false };
         let is_silent = self.seen.has_fault && matches!(told.script.ends, Ends::Stall(_));
-        self.ended.is_some() && !self.is_whole && !is_silent
+        self.link.ended.is_some() && !self.is_whole && !is_silent
     }
 
     /// Whether the stream has begun to come.
@@ -97,37 +86,38 @@ impl Client {
     pub(in crate::edge::simulation) fn subscribe(&mut self, request: usize, route: Route, is_old: bool) {
         let version = if is_old { "1.0" } else { "1.1" };
         let head = format!("GET /{}/{request} HTTP/{version}\r\nHost: edge.test\r\n\r\n", route.name());
-        self.unsent.extend(head.into_bytes());
+        self.link.push(head.into_bytes());
         (self.request, self.route, self.is_old) = (request, route, is_old);
         (self.is_whole, self.is_last, self.stream) = (false, is_old, None);
         self.seen = Seen::default();
-        self.has_stalled = !self.reads;
+        self.has_stalled = !self.link.reads;
         self.fresh = Instant::now();
     }
 
     pub(in crate::edge::simulation) fn read(&mut self, reads: bool) {
-        self.reads = reads;
+        self.link.reads = reads;
         self.has_stalled |= !reads;
     }
 
     /// Leaves, with a reset or an orderly end.
     pub(in crate::edge::simulation) fn leave(self, resets: bool) {
-        if resets {
-            self.end.reset_on_close();
-        }
+        self.link.leave(resets);
     }
 
     /// Sends and reads what can be, and holds what has come against `world`.
     pub(in crate::edge::simulation) fn go_on(&mut self, world: &World, trace: &mut Trace) -> Verdict {
-        if self.ended.is_some() {
+        if self.link.ended.is_some() {
             return Ok(());
         }
         let before = self.got.len();
-        self.exchange();
+        self.link.send();
+        while let Some(bytes) = self.link.receive() {
+            self.got.extend(bytes);
+        }
         if self.got.len() > before {
             self.fresh = Instant::now();
         }
-        if self.got.len() > before || self.ended.is_some() {
+        if self.got.len() > before || self.link.ended.is_some() {
             self.look(world, trace)?;
         }
         let is_open = self.stream.is_some() && !self.is_over() && !self.has_stalled;
@@ -140,38 +130,14 @@ impl Client {
         Ok(())
     }
 
-    fn exchange(&mut self) {
-        while !self.unsent.is_empty() {
-            let (first, _) = self.unsent.as_slices();
-            match self.end.send(first) {
-                Ok(count) => drop(self.unsent.drain(..count)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(_) => {
-                    self.is_reset = true;
-                    self.unsent.clear();
-                }
-            }
-        }
-        while self.reads && self.ended.is_none() {
-            let mut bytes = [0; 4096];
-            match self.end.receive(&mut bytes) {
-                Ok(0) if self.is_reset => self.ended = Some(Ended::Reset),
-                Ok(0) => self.ended = Some(Ended::Orderly),
-                Ok(count) => self.got.extend(&bytes[..count]),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(_) => self.ended = Some(Ended::Reset),
-            }
-        }
-    }
-
     fn look(&mut self, world: &World, trace: &mut Trace) -> Verdict {
         let (name, request) = (self.name, self.request);
         if self.is_whole {
             hold!(self.got.is_empty(), "client {name} got what it has not asked for");
-            trace.note(format_args!("client {name}: {:?} while it asks for nothing", self.ended));
+            trace.note(format_args!("client {name}: {:?} while it asks for nothing", self.link.ended));
             return Ok(());
         }
-        let message = match http::response(&self.got, true, self.ended == Some(Ended::Orderly))? {
+        let message = match http::response(&self.got, true, self.link.ended == Some(Ended::Orderly))? {
             Parsed::Nothing => None,
             Parsed::Part(message) => Some(message),
             Parsed::Whole(message, length) => {
@@ -181,8 +147,8 @@ impl Client {
             }
         };
         let Some(message) = message else {
-            if self.ended.is_some() {
-                trace.note(format_args!("request {request} is not answered: {:?}", self.ended));
+            if self.link.ended.is_some() {
+                trace.note(format_args!("request {request} is not answered: {:?}", self.link.ended));
             }
             return Ok(());
         };
@@ -197,7 +163,7 @@ impl Client {
         let told = self.judge(&message, world)?;
         if self.is_whole {
             self.judge_whole(&message, told, world)?;
-        } else if let Some(ended) = self.ended {
+        } else if let Some(ended) = self.link.ended {
             self.judge_broken(ended, told, world)?;
         }
         if self.is_over() {
@@ -285,7 +251,7 @@ impl Client {
 
     fn tell(&self, told: &Told, world: &World, trace: &mut Trace) {
         let Seen { events, beats, has_fault, .. } = self.seen;
-        let how = match self.ended {
+        let how = match self.link.ended {
             _ if self.is_whole && world.is_drained && !told.has_good_end() => "drained",
             _ if self.is_whole => "whole",
             Some(Ended::Orderly) => "broken off",

@@ -11,17 +11,12 @@ mod origin;
 mod plan;
 mod seen;
 
-use std::time::Duration;
-
-use super::stage::Stage;
-use super::{LOOK, origin as others};
-use crate::runtime::turn_by;
-use crate::simulation::{
-    Clock, Trace, Verdict, assert_reached, compare_traces, hold, in_simulated_time, pass, settle, simulate,
-};
+use super::LOOK;
+use super::stage::{Scene, Stage, perform};
+use crate::simulation::{Clock, Trace, Verdict, assert_reached, compare_traces, hold, settle, simulate};
 use crate::sync::{Arc, Mutex, lock};
 pub(super) use client::Client;
-pub(super) use origin::{World, serve};
+pub(super) use origin::{World, serve_all};
 use plan::{CLIENTS, Plan, Step, plans};
 pub(super) use plan::{Route, Script, scripts_that_go_well};
 
@@ -32,6 +27,16 @@ struct Simulated {
     world: Arc<Mutex<World>>,
     clients: [Option<Client>; CLIENTS],
     requests: usize,
+}
+
+impl Scene for Simulated {
+    async fn go_on(&mut self, trace: &mut Trace) -> Verdict {
+        settle().await;
+        serve_all(&self.stage.network, &self.world);
+        let mut world = lock(&self.world);
+        world.tell(trace);
+        self.clients.iter_mut().flatten().try_for_each(|client| client.go_on(&world, trace))
+    }
 }
 
 impl Simulated {
@@ -73,29 +78,6 @@ impl Simulated {
         self.stage.check()
     }
 
-    /// Lets time pass, of which clients look up at each `look`.
-    async fn wait(&mut self, mut time: u64, look: u64, clock: &mut Clock, trace: &mut Trace) -> Verdict {
-        while time > 0 {
-            let now = time.min(look);
-            pass(clock, Duration::from_millis(now)).await;
-            self.go_on(trace).await?;
-            time -= now;
-        }
-        Ok(())
-    }
-
-    async fn go_on(&mut self, trace: &mut Trace) -> Verdict {
-        settle().await;
-        for end in self.stage.network.come(others::of_events()) {
-            tokio::spawn(serve(end, Arc::clone(&self.world)));
-        }
-        let mut world = lock(&self.world);
-        for line in std::mem::take(&mut world.lines) {
-            trace.note(line);
-        }
-        self.clients.iter_mut().flatten().try_for_each(|client| client.go_on(&world, trace))
-    }
-
     /// All read to the end, and then leave.
     async fn rest(mut self, clock: &mut Clock, trace: &mut Trace) -> Verdict {
         self.clients.iter_mut().flatten().for_each(|client| client.read(true));
@@ -131,14 +113,12 @@ impl Simulated {
 }
 
 fn run(plan: &Plan, trace: &mut Trace) -> Verdict {
-    in_simulated_time(async {
-        turn_by(tokio::runtime::Handle::current().metrics());
-        let mut clock = Clock::new();
+    perform(async |clock| {
         let mut simulated = Simulated::new(plan);
         for step in &plan.steps {
-            simulated.step(step, &mut clock, trace).await?;
+            simulated.step(step, clock, trace).await?;
         }
-        simulated.rest(&mut clock, trace).await
+        simulated.rest(clock, trace).await
     })
 }
 

@@ -8,9 +8,11 @@ use tokio::time::sleep;
 
 use super::plan::{Ends, Script};
 use crate::edge::simulation::http;
+use crate::edge::simulation::origin::of_events;
 use crate::edge::simulation::plan::Framing;
 use crate::net::Socket;
-use crate::net::simulated::End;
+use crate::net::simulated::{End, Network};
+use crate::simulation::Trace;
 use crate::sync::{Arc, Mutex, lock};
 
 /// What happens outside of the engine.
@@ -21,7 +23,7 @@ pub(in crate::edge::simulation) struct World {
     /// Connections that the origin has taken.
     pub(in crate::edge::simulation) accepted: u64,
     /// Lines for the trace.
-    pub(in crate::edge::simulation) lines: Vec<String>,
+    lines: Vec<String>,
     /// No more is begun: streams may end after any event.
     pub(in crate::edge::simulation) is_drained: bool,
 }
@@ -55,6 +57,11 @@ impl World {
         self.scripts.clear();
     }
 
+    /// Adds its lines to `trace`.
+    pub(in crate::edge::simulation) fn tell(&mut self, trace: &mut Trace) {
+        self.lines.drain(..).for_each(|line| trace.note(line));
+    }
+
     fn note(&mut self, line: String) {
         self.lines.push(line);
     }
@@ -69,8 +76,15 @@ struct Served {
 /// Whether the connection goes on.
 type GoesOn = Option<()>;
 
+/// Serves the connections that have come.
+pub(in crate::edge::simulation) fn serve_all(network: &Network, world: &Arc<Mutex<World>>) {
+    for end in network.come(of_events()) {
+        tokio::spawn(serve(end, Arc::clone(world)));
+    }
+}
+
 /// Answers on the connection until it ends.
-pub(in crate::edge::simulation) async fn serve(end: End, world: Arc<Mutex<World>>) {
+async fn serve(end: End, world: Arc<Mutex<World>>) {
     lock(&world).accepted += 1;
     let mut served = Served { socket: Socket::Simulated(end), world, held: Vec::new() };
     while served.exchange().await.is_some() {}

@@ -4,14 +4,15 @@
 //! nothing with it.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::ErrorKind;
 
 use penstock_http2::{ErrorCode, First, Item, Limits, Reset, Session};
 
 use super::wire::Wire;
-use crate::edge::simulation::client::{Asked, Ended};
+use crate::edge::simulation::client::Asked;
 use crate::edge::simulation::http::{self, Message};
+use crate::edge::simulation::link::{Ended, Link};
 use crate::edge::simulation::plan::{What, upload};
+use crate::edge::simulation::stage::Stage;
 use crate::edge::simulation::world::World;
 use crate::net::simulated::End;
 use crate::simulation::{Trace, Verdict, hold};
@@ -22,20 +23,14 @@ const AHEAD: usize = 1000;
 const FRAME: usize = 700;
 
 /// A connection to the edge.
-#[expect(clippy::struct_excessive_bools, reason = "what a connection has come to, each by itself")]
 pub(in crate::edge::simulation) struct Client {
     name: usize,
-    end: End,
+    link: Link,
     session: Session,
     wire: Wire,
-    unsent: VecDeque<u8>,
     streams: BTreeMap<u32, Stream>,
-    reads: bool,
     /// It has not always read.
     has_stalled: bool,
-    /// A write has met a reset.
-    is_reset: bool,
-    ended: Option<Ended>,
     is_leaving: bool,
     /// The numbers of requests that were broken off.
     pub(in crate::edge::simulation) unanswered: Vec<usize>,
@@ -56,42 +51,45 @@ struct Stream {
 
 impl Client {
     /// One that takes `window` bytes of a stream before it reads them.
-    pub(in crate::edge::simulation) fn new(name: usize, end: End, window: u32) -> Self {
+    fn new(name: usize, end: End, window: u32) -> Self {
         let limits = Limits { streams: 0, window, connection_window: 0, head_bytes: 4096 };
         Self {
             name,
-            end,
+            link: Link::new(end),
             session: Session::client(limits),
             wire: Wire::new(window),
-            unsent: VecDeque::new(),
             streams: BTreeMap::new(),
-            reads: true,
             has_stalled: false,
-            is_reset: false,
-            ended: None,
             is_leaving: false,
             unanswered: Vec::new(),
         }
     }
 
+    /// The client in `place`, a new one if the old one takes no more and nothing is under way there; nothing if it cannot ask now.
+    pub(in crate::edge::simulation) fn free<'a>(
+        place: &'a mut Option<Self>,
+        stage: &mut Stage,
+        name: usize,
+        window: u32,
+    ) -> Option<&'a mut Self> {
+        place.take_if(|client| client.is_over() && !client.takes_more());
+        let client = place.get_or_insert_with(|| Self::new(name, stage.connect_for_streams(), window));
+        Some(client).filter(|client| client.takes_more() && client.session.room() > 0)
+    }
+
     /// Whether another request may be sent on it.
-    pub(in crate::edge::simulation) fn takes_more(&self) -> bool {
-        self.ended.is_none() && !self.is_leaving && !self.session.is_refused()
+    fn takes_more(&self) -> bool {
+        self.link.ended.is_none() && !self.is_leaving && !self.session.is_refused()
     }
 
     /// Whether it knows that the edge takes no more requests, or is at its end.
     pub(in crate::edge::simulation) fn is_parted(&self) -> bool {
-        self.ended.is_some() || self.wire.last().is_some()
+        self.link.ended.is_some() || self.wire.last().is_some()
     }
 
     /// Whether nothing is asked for that could still be answered.
     pub(in crate::edge::simulation) fn is_over(&self) -> bool {
         self.streams.is_empty()
-    }
-
-    /// Whether it has a stream for one more request.
-    pub(in crate::edge::simulation) fn has_room(&self) -> bool {
-        self.session.room() > 0
     }
 
     pub(in crate::edge::simulation) fn ask(&mut self, asked: Asked) {
@@ -134,7 +132,7 @@ impl Client {
     }
 
     pub(super) fn read(&mut self, reads: bool) {
-        self.reads = reads;
+        self.link.reads = reads;
         self.has_stalled |= !reads;
     }
 
@@ -161,14 +159,12 @@ impl Client {
 
     /// Leaves, with a reset or an orderly end.
     pub(in crate::edge::simulation) fn leave(self, resets: bool) {
-        if resets {
-            self.end.reset_on_close();
-        }
+        self.link.leave(resets);
     }
 
     /// Sends and reads what can be, and holds what has come against `world`.
     pub(in crate::edge::simulation) fn go_on(&mut self, world: &mut World, trace: &mut Trace) -> Verdict {
-        if self.ended.is_none() {
+        if self.link.ended.is_none() {
             self.receive(trace)?;
         }
         let numbers: Vec<u32> = self.streams.keys().copied().collect();
@@ -181,7 +177,7 @@ impl Client {
     fn send(&mut self) -> Verdict {
         loop {
             let mut bytes = std::mem::take(self.session.control());
-            if self.unsent.len() + bytes.len() < AHEAD {
+            if self.link.unsent() + bytes.len() < AHEAD {
                 if let Some(frame) = self.session.frame(FRAME, FRAME, &mut bytes) {
                     if let Some(stream) = self.streams.get_mut(&frame.stream) {
                         bytes.extend(stream.upload.drain(..frame.bytes));
@@ -189,44 +185,24 @@ impl Client {
                 }
             }
             self.wire.sends(&bytes)?;
-            self.unsent.extend(bytes);
-            if self.unsent.is_empty() {
+            self.link.push(bytes);
+            if self.link.unsent() == 0 || !self.link.send_once() {
                 return Ok(());
-            }
-            let (first, _) = self.unsent.as_slices();
-            match self.end.send(first) {
-                Ok(count) => drop(self.unsent.drain(..count)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                // What it has been sent is still to be read. The kernel tells of a reset once.
-                Err(_) => {
-                    self.is_reset = true;
-                    self.unsent.clear();
-                    return Ok(());
-                }
             }
         }
     }
 
     fn receive(&mut self, trace: &mut Trace) -> Verdict {
         let filled = self.wire.filled;
-        while self.reads && self.ended.is_none() {
-            let mut bytes = [0; 4096];
-            match self.end.receive(&mut bytes) {
-                Ok(0) if self.is_reset => self.ended = Some(Ended::Reset),
-                Ok(0) => self.ended = Some(Ended::Orderly),
-                Ok(count) => {
-                    self.wire.receives(&bytes[..count])?;
-                    let received = self.session.receive(&bytes[..count]);
-                    received.map_err(|failure| format!("client {}: {failure:?}", self.name))?;
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(_) => self.ended = Some(Ended::Reset),
-            }
+        while let Some(bytes) = self.link.receive() {
+            self.wire.receives(&bytes)?;
+            let received = self.session.receive(&bytes);
+            received.map_err(|failure| format!("client {}: {failure:?}", self.name))?;
         }
         if self.wire.filled > filled {
             trace.note(format_args!("the edge has filled a window of client {}", self.name));
         }
-        if let Some(ended) = self.ended {
+        if let Some(ended) = self.link.ended {
             trace.note(format_args!("client {}: {ended:?}, last {:?}", self.name, self.wire.last()));
             let is_clean = ended == Ended::Reset || self.wire.is_between_frames();
             hold!(is_clean, "the connection of client {} ends within a frame", self.name);

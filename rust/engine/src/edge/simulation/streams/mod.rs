@@ -9,18 +9,12 @@ mod client;
 mod plan;
 mod wire;
 
-use std::time::Duration;
-
 use super::client::Asked;
-use super::plan::{CLIENTS, ORIGINS};
-use super::stage::Stage;
+use super::plan::CLIENTS;
+use super::stage::{Scene, Stage, perform};
 use super::world::World;
 use super::{LOOK, origin};
-use crate::net::simulated::Door;
-use crate::runtime::turn_by;
-use crate::simulation::{
-    Clock, Trace, Verdict, assert_reached, compare_traces, hold, in_simulated_time, pass, settle, simulate,
-};
+use crate::simulation::{Clock, Trace, Verdict, assert_reached, compare_traces, hold, settle, simulate};
 use crate::sync::{Arc, Mutex, lock};
 pub(super) use client::Client;
 use plan::{Plan, Step, plans};
@@ -37,6 +31,16 @@ struct Simulated {
     window: u32,
 }
 
+impl Scene for Simulated {
+    async fn go_on(&mut self, trace: &mut Trace) -> Verdict {
+        settle().await;
+        origin::serve_all(&self.stage.network, &self.world);
+        let mut world = lock(&self.world);
+        world.tell(trace)?;
+        self.clients.iter_mut().flatten().try_for_each(|client| client.go_on(&mut world, trace))
+    }
+}
+
 impl Simulated {
     fn new(plan: &Plan) -> Self {
         Self {
@@ -50,13 +54,7 @@ impl Simulated {
 
     /// Has a client ask, on a new connection if the old one takes no more and nothing is under way there.
     fn ask(&mut self, number: usize, asked: impl FnOnce(usize) -> Asked) {
-        let is_useless = |client: &Client| client.is_over() && !client.takes_more();
-        self.clients[number].take_if(|client| is_useless(client));
-        if self.clients[number].is_none() {
-            let end = self.stage.connect_for_streams();
-            self.clients[number] = Some(Client::new(number, end, self.window));
-        }
-        let client = self.clients[number].as_mut().filter(|client| client.takes_more() && client.has_room());
+        let client = Client::free(&mut self.clients[number], &mut self.stage, number, self.window);
         if let Some(client) = client {
             client.ask(asked(self.requests));
             self.requests += 1;
@@ -75,14 +73,7 @@ impl Simulated {
                 }
             }
             Step::Change(key) => lock(&self.world).versions[key] += 1,
-            Step::Door(origin, door) => {
-                let door = match door {
-                    0 => Door::Refuses,
-                    1 => Door::Silent,
-                    _ => Door::Open,
-                };
-                self.stage.network.set_door(origin::address(origin), door);
-            }
+            Step::Door(origin, door) => self.stage.set_door(origin, door),
             Step::Wait(time) => self.wait(time, LOOK, clock, trace).await?,
             Step::ReadStream(client, _)
             | Step::StallStream(client, _)
@@ -97,34 +88,6 @@ impl Simulated {
         }
         self.go_on(trace).await?;
         self.stage.check()
-    }
-
-    /// Lets time pass, of which clients look up at each `look`.
-    async fn wait(&mut self, mut time: u64, look: u64, clock: &mut Clock, trace: &mut Trace) -> Verdict {
-        while time > 0 {
-            let now = time.min(look);
-            pass(clock, Duration::from_millis(now)).await;
-            self.go_on(trace).await?;
-            time -= now;
-        }
-        Ok(())
-    }
-
-    async fn go_on(&mut self, trace: &mut Trace) -> Verdict {
-        settle().await;
-        for origin in 0..ORIGINS {
-            for end in self.stage.network.come(origin::address(origin)) {
-                tokio::spawn(origin::serve(end, origin, Arc::clone(&self.world)));
-            }
-        }
-        let mut world = lock(&self.world);
-        for line in std::mem::take(&mut world.lines) {
-            trace.note(line);
-        }
-        if let Some(violated) = world.violated.take() {
-            return Err(violated);
-        }
-        self.clients.iter_mut().flatten().try_for_each(|client| client.go_on(&mut world, trace))
     }
 
     fn is_waiting(&self) -> bool {
@@ -163,14 +126,12 @@ fn change(client: &mut Client, step: &Step) {
 }
 
 fn run(plan: &Plan, trace: &mut Trace) -> Verdict {
-    in_simulated_time(async {
-        turn_by(tokio::runtime::Handle::current().metrics());
-        let mut clock = Clock::new();
+    perform(async |clock| {
         let mut simulated = Simulated::new(plan);
         for step in &plan.steps {
-            simulated.step(step, &mut clock, trace).await?;
+            simulated.step(step, clock, trace).await?;
         }
-        simulated.rest(&mut clock, trace).await
+        simulated.rest(clock, trace).await
     })
 }
 

@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::edge::simulation::plan::{
-    Answer, CLIENTS, KEYS, ORIGINS, Route, What, answers, conditions, routes, whats,
+    Answer, CLIENTS, KEYS, ORIGINS, Route, What, answers, quick_conditions, routes, whats,
 };
 use crate::net::simulated::Conditions;
 
@@ -43,17 +43,8 @@ pub(super) enum Step {
     Wait(u64),
 }
 
-/// A stream that takes longer than a relay may is not what is looked for here.
-const LEAST: usize = 2000;
-
 pub(super) fn plans() -> impl Strategy<Value = Plan> {
-    let conditions = conditions().prop_map(|conditions| Conditions {
-        room: conditions.room.max(LEAST),
-        window: conditions.window.max(LEAST),
-        packet: conditions.packet.max(200),
-        ..conditions
-    });
-    (conditions, 100..9000_u32, vec(steps(), 1..80), vec(answers(), 0..50))
+    (quick_conditions(), 100..9000_u32, vec(steps(), 1..80), vec(answers(), 0..50))
         .prop_map(|(conditions, window, steps, answers)| Plan { conditions, window, steps, answers })
 }
 
