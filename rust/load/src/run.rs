@@ -1,12 +1,10 @@
 //! Runs a plan on threads of its own.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -23,7 +21,7 @@ use crate::plan::{Plan, Sessions};
 use crate::random::{Purpose, Random};
 use crate::record::{Live, Recorder, Records, Second, count, read};
 use crate::requests::serve;
-use crate::session::Session;
+use crate::session::{Session, unless};
 use crate::shared::Playlists;
 use crate::tokens::Completing;
 use crate::url::Url;
@@ -332,27 +330,15 @@ async fn play(context: &Rc<Context>, session: &mut Session, over: &mut watch::Re
     }
 }
 
-/// Does `work` until it ends, or the run does. The end of the run is waited for once, and not again with all that comes: a task
-/// has the same waker as long as it lives.
+/// Does `work` until it ends, or the run does.
 async fn unless_over(
     context: &Context,
     over: &mut watch::Receiver<bool>,
-    mut work: Pin<&mut impl Future<Output = ()>>,
+    work: Pin<&mut impl Future<Output = ()>>,
 ) {
-    let mut over = pin!(over.wait_for(|over| *over));
-    let mut is_waiting = false;
-    poll_fn(|polled| {
-        if work.as_mut().poll(polled).is_ready() {
-            return Poll::Ready(());
-        }
-        if is_waiting && !context.is_over.get() {
-            return Poll::Pending;
-        }
-        is_waiting = true;
-        over.as_mut().poll(polled).map(|_| ())
-    })
-    .await;
+    unless(work, pin!(over.wait_for(|over| *over)), || context.is_over.get()).await;
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;

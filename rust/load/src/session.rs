@@ -87,23 +87,32 @@ impl Session {
 /// Does `work` until it ends, or the viewer leaves. How it has ended, and why it has failed if it has.
 pub(crate) async fn watched(
     leaves: Instant,
-    mut work: Pin<&mut impl Future<Output = Result<(), Failure>>>,
+    work: Pin<&mut impl Future<Output = Result<(), Failure>>>,
 ) -> (&'static str, Option<String>) {
-    let mut timer = pin!(tokio::time::sleep_until(leaves.into()));
+    let timer = pin!(tokio::time::sleep_until(leaves.into()));
+    match unless(work, timer, || Instant::now() >= leaves).await {
+        Some(Ok(())) => ("completed", None),
+        Some(Err(failure)) => ("failed", Some(failure.to_string())),
+        None => ("left", None),
+    }
+}
+
+/// Does `work` until it ends, or `end` does; `is_over` says whether that has come. To wait for the end is begun once, and not again
+/// with all that comes: a task has the same waker as long as it lives.
+pub(crate) fn unless<T, E>(
+    mut work: Pin<&mut impl Future<Output = T>>,
+    mut end: Pin<&mut impl Future<Output = E>>,
+    is_over: impl Fn() -> bool,
+) -> impl Future<Output = Option<T>> {
     let mut is_waiting = false;
-    poll_fn(|polled| {
-        if let Poll::Ready(ended) = work.as_mut().poll(polled) {
-            return Poll::Ready(match ended {
-                Ok(()) => ("completed", None),
-                Err(failure) => ("failed", Some(failure.to_string())),
-            });
+    poll_fn(move |polled| {
+        if let Poll::Ready(done) = work.as_mut().poll(polled) {
+            return Poll::Ready(Some(done));
         }
-        // The timer is set once: the task has the same waker as long as it lives.
-        if is_waiting && Instant::now() < leaves {
+        if is_waiting && !is_over() {
             return Poll::Pending;
         }
         is_waiting = true;
-        timer.as_mut().poll(polled).map(|()| ("left", None))
+        end.as_mut().poll(polled).map(|_| None)
     })
-    .await
 }
