@@ -1,6 +1,7 @@
 """The cells of the matrix: which there are, how they run side by side, and how one that fails is run again alone."""
 
 import asyncio
+import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -31,6 +32,11 @@ class Cell:
     @property
     def name(self) -> str:
         return f"{self.row}: {self.action}, {self.place}"
+
+    @property
+    def path(self) -> str:
+        """What is asked for. The port of an origin may be that of an earlier cell, whose response is in the cache."""
+        return f"/film-{self.number}"
 
     @property
     def fault(self) -> Fault:
@@ -67,6 +73,13 @@ def cells(row: str, places: Mapping[str, Place], seed: int, only: str | None) ->
     return [cell for cell in found if only in {None, cell.name}]
 
 
+def _waited(failure: BaseException) -> str:
+    """Where the cell stood when its time was over."""
+    cause = failure.__cause__ or failure.__context__ or failure
+    frames = traceback.extract_tb(cause.__traceback__)
+    return " < ".join(f"{frame.name}:{frame.lineno}" for frame in reversed(frames))
+
+
 async def run(chosen: Iterable[Cell], work: Callable[[Cell], Awaitable[None]]) -> None:
     """Run all, and fail with each that broke a rule."""
     turns = asyncio.Semaphore(SIDE_BY_SIDE)
@@ -78,7 +91,7 @@ async def run(chosen: Iterable[Cell], work: Callable[[Cell], Awaitable[None]]) -
                 async with asyncio.timeout(LIMIT + 10):
                     await work(cell)
             except (Exception, pytest.fail.Exception) as failure:
-                said = str(failure).strip() or type(failure).__name__
+                said = str(failure).strip() or f"{type(failure).__name__} {_waited(failure)}"
                 failures.append(f"{cell.name}\n    {said[:1500]}\n    {cell.replay}")
 
     await asyncio.gather(*(one(cell) for cell in chosen))

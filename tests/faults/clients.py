@@ -34,18 +34,18 @@ def quick(cell: Cell) -> Edge:
 
 async def hit(edges: Edges, cell: Cell) -> None:
     """The response is in the cache; one client's connection has the fault, and the next client's has not."""
-    script, truth = CellOrigin(framed(cell, TYPE, FRESH)), body_of(cell)
+    script, truth = CellOrigin(cell, framed(cell, TYPE, FRESH)), body_of(cell)
     async with ScriptedOrigin(script) as origin:
         served = await edges.relay(origin.url, caching=Caching(), edge=quick(cell))
-        warm = await ask(served.port, within=30)
+        warm = await ask(served.port, cell.path, within=30)
         assert (warm.status, warm.body == truth) == (200, True)
         async with FaultRelay(served.port, cell.fault) as relay:
-            seen = await ask(relay.port, FIELD, within=cell.patience)
+            seen = await ask(relay.port, cell.path, FIELD, within=cell.patience)
             assert relay.fired.is_set(), "the place did not come"
             check_sent(cell, seen, read(relay.passages[0].down.received, finished=False), truth)
-        after = await ask(served.port, within=30)
+        after = await ask(served.port, cell.path, within=30)
         assert (after.status, after.whole, after.body == truth) == (200, True, True), brief(after)
-        assert sum(one.target == "/film" for one in script.requests) == 1 or cell.alters, (
+        assert sum(one.target == cell.path for one in script.requests) == 1 or cell.alters, (
             "the origin is asked again"
         )
         await until(lambda: served.connections == 0, "no connection is left")
@@ -111,6 +111,7 @@ def _message(cell: Cell, body: bytes) -> bytes:
 async def subscriber(edges: Edges, cell: Cell) -> None:
     """A subscriber whose connection has the fault, and which comes back with the last id that it saw."""
     topic, count = f"cell-{cell.number}", TOKENS
+    path = f"/events/{topic}"
     hub = Hub(engine=edges.engine, history=History(memory="64KiB"))
     route = hub.native("/events/", subscriptions=Subscriptions(join="start", heartbeat=None))
     served = await edges.serve([route], edge=quick(cell))
@@ -129,7 +130,7 @@ async def subscriber(edges: Edges, cell: Cell) -> None:
     await publish(range(count // 2))
     try:
         async with FaultRelay(served.port, cell.fault) as relay:
-            asked = asyncio.create_task(ask(relay.port, FIELD, within=cell.patience, path=f"/events/{topic}"))
+            asked = asyncio.create_task(ask(relay.port, path, FIELD, within=cell.patience))
             seen = await end_and_ask()
             assert relay.fired.is_set(), "the place did not come"
             sent = read(relay.passages[0].down.received, finished=False)
@@ -140,11 +141,9 @@ async def subscriber(edges: Edges, cell: Cell) -> None:
         assert got == truth[: len(got)], f"not in order, or not once: {got[-2:]}"
         assert not cell.is_harmless or got == truth, f"{len(got)} of {count} events"
         fields = [f"Last-Event-ID: {cell.number}-{len(got) - 1}"] if got else []
-        after = await ask(served.port, *fields, within=30, path=f"/events/{topic}")
+        after = await ask(served.port, path, *fields, within=30)
         assert got + events(after.body) == truth, f"after {len(got)} events: {brief(after)}"
-        lost = await ask(
-            served.port, f"Last-Event-ID: {cell.number}-lost", within=30, path=f"/events/{topic}"
-        )
+        lost = await ask(served.port, path, f"Last-Event-ID: {cell.number}-lost", within=30)
         check_gap(lost, truth)
         await until(lambda: served.connections == 0, "no connection is left")
     finally:
@@ -175,7 +174,7 @@ async def worker(edges: Edges, cell: Cell) -> None:
         return web.Response(body=truth, headers={"Cache-Control": "no-store"})
 
     app = web.Application()
-    app.router.add_get("/film", film)
+    app.router.add_get(cell.path, film)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
     await runner.setup()
     end, edge = Worker(runner, edges.engine), EdgeEnd(edges.engine, edge=Edge(app_wait=2))
@@ -183,14 +182,14 @@ async def worker(edges: Edges, cell: Cell) -> None:
         path = os.path.join(directory, "faulty")
         async with FaultRelay(end.path, cell.fault, unix=path) as relay:
             await edge.workers.add(1, 0, path)
-            seen = await ask(edge.port, within=cell.patience)
+            seen = await ask(edge.port, cell.path, within=cell.patience)
             assert relay.fired.is_set(), "the place did not come"
             if not cell.alters:
                 check_seen(cell, seen, truth, [])
             elif cell.action is Action.CORRUPT and seen.whole and seen.status == 200:
                 differ = sum(one != two for one, two in zip(seen.body, truth, strict=False))
                 assert differ <= 1, "more than the changed byte differs"
-            after = await ask(edge.port, within=30)
+            after = await ask(edge.port, cell.path, within=30)
             assert (after.status, after.whole, after.body == truth) == (200, True, True), brief(after)
         await edge.close()
     await runner.cleanup()

@@ -52,9 +52,10 @@ def times(cell: Cell) -> Timeouts:
 
 
 class CellOrigin:
-    """Answers `/film` with one response, once `go` is set, and nothing else."""
+    """Answers the path of a cell with one response, once `go` is set, and nothing else."""
 
-    def __init__(self, response: bytes) -> None:
+    def __init__(self, cell: Cell, response: bytes) -> None:
+        self.path = cell.path
         self.response = response
         self.go = asyncio.Event()
         self.go.set()
@@ -66,13 +67,13 @@ class CellOrigin:
             self.requests.append(request)
             await peer.read_body()
             await self.go.wait()
-            is_known = request.target == "/film"
+            is_known = request.target == self.path
             await peer.send(
                 self.response if is_known else answer("Content-Length: 0", status="404 Not Found")
             )
 
 
-async def ask(port: int, *fields: str, within: float, path: str = "/film") -> Message:
+async def ask(port: int, path: str, *fields: str, within: float) -> Message:
     """What a client sees that asks once."""
     async with client_of(port) as client:
         await client.get(path, *fields)
@@ -81,23 +82,23 @@ async def ask(port: int, *fields: str, within: float, path: str = "/film") -> Me
 
 async def miss(edges: Edges, cell: Cell) -> None:
     """One client asks for what the cache does not have."""
-    script, truth = CellOrigin(framed(cell, TYPE, FRESH)), body_of(cell)
+    script, truth = CellOrigin(cell, framed(cell, TYPE, FRESH)), body_of(cell)
     async with ScriptedOrigin(script) as origin, FaultRelay(origin.port, cell.fault) as relay:
         served = await edges.relay(relay.url, caching=Caching(stale_if_error=0), timeouts=times(cell))
-        seen = await ask(served.port, within=cell.patience)
+        seen = await ask(served.port, cell.path, within=cell.patience)
         assert relay.fired.is_set(), "the place did not come"
         sent = meanings(relay)
         check_seen(cell, seen, truth, sent)
-        check_next(cell, await ask(served.port, within=30), truth, sent)
+        check_next(cell, await ask(served.port, cell.path, within=30), truth, sent)
 
 
 async def follower(edges: Edges, cell: Cell) -> None:
     """Four clients wait for one fill."""
-    script, truth = CellOrigin(framed(cell, TYPE, FRESH)), body_of(cell)
+    script, truth = CellOrigin(cell, framed(cell, TYPE, FRESH)), body_of(cell)
     async with ScriptedOrigin(script) as origin, FaultRelay(origin.port, cell.fault) as relay:
         served = await edges.relay(relay.url, caching=Caching(stale_if_error=0), timeouts=times(cell))
         script.go.clear()
-        waiting = [asyncio.create_task(ask(served.port, within=cell.patience)) for _ in range(4)]
+        waiting = [asyncio.create_task(ask(served.port, cell.path, within=cell.patience)) for _ in range(4)]
         await until(lambda: served.requests == len(waiting) and script.requests, "all have asked")
         assert len(script.requests) == 1, "there is one fill"
         script.go.set()
@@ -106,7 +107,7 @@ async def follower(edges: Edges, cell: Cell) -> None:
         sent = meanings(relay)
         for one in seen:
             check_seen(cell, one, truth, sent)
-        check_next(cell, await ask(served.port, within=30), truth, sent)
+        check_next(cell, await ask(served.port, cell.path, within=30), truth, sent)
 
 
 async def slices(edges: Edges, cell: Cell) -> None:
@@ -115,9 +116,9 @@ async def slices(edges: Edges, cell: Cell) -> None:
     caching = Caching(range_fill="slices", slice=SLICE, stale_if_error=0)
     async with ScriptedOrigin(film) as origin, FaultRelay(origin.port, cell.fault) as relay:
         served = await edges.relay(relay.url, caching=caching, timeouts=times(cell))
-        seen = await ask(served.port, ASKED, within=cell.patience)
+        seen = await ask(served.port, cell.path, ASKED, within=cell.patience)
         assert relay.fired.is_set(), "the place did not come"
-        for one, whole in ((seen, False), (await ask(served.port, within=30), True)):
+        for one, whole in ((seen, False), (await ask(served.port, cell.path, within=30), True)):
             check_slices(cell, one, truth, whole=whole)
 
 
@@ -141,27 +142,27 @@ def check_slices(cell: Cell, seen: Message, truth: bytes, *, whole: bool) -> Non
 
 async def relay(edges: Edges, cell: Cell) -> None:
     """A route without a cache."""
-    script, truth = CellOrigin(framed(cell, TYPE, FRESH)), body_of(cell)
+    script, truth = CellOrigin(cell, framed(cell, TYPE, FRESH)), body_of(cell)
     async with ScriptedOrigin(script) as origin, FaultRelay(origin.port, cell.fault) as relay:
         served = await edges.relay(relay.url, timeouts=times(cell))
-        seen = await ask(served.port, within=cell.patience)
+        seen = await ask(served.port, cell.path, within=cell.patience)
         assert relay.fired.is_set(), "the place did not come"
         sent = meanings(relay)
         check_seen(cell, seen, truth, sent)
-        check_next(cell, await ask(served.port, within=30), truth, [])
+        check_next(cell, await ask(served.port, cell.path, within=30), truth, [])
 
 
 async def stream(edges: Edges, cell: Cell) -> None:
     """An event stream that is relayed."""
     truth = tokens_of(cell)
     chunks = b"".join(chunk(token + b"\n\n") for token in truth)
-    script = CellOrigin(answer(EVENT_STREAM, "Transfer-Encoding: chunked", body=chunks + b"0\r\n\r\n"))
+    script = CellOrigin(cell, answer(EVENT_STREAM, "Transfer-Encoding: chunked", body=chunks + b"0\r\n\r\n"))
     async with ScriptedOrigin(script) as origin, FaultRelay(origin.port, cell.fault) as relay:
         served = await edges.relay(relay.url, events=EventRelay(heartbeat=None), timeouts=times(cell))
-        seen = await ask(served.port, within=cell.patience)
+        seen = await ask(served.port, cell.path, within=cell.patience)
         assert relay.fired.is_set(), "the place did not come"
         check_events(cell, seen, truth, meanings(relay))
-        again = await ask(served.port, within=30)
+        again = await ask(served.port, cell.path, within=30)
         assert again.whole, "the next stream does not end"
         assert again.status == 200
         assert [block for block in again.body.split(b"\n\n") if block] == truth
