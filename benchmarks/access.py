@@ -25,7 +25,7 @@ METHOD = (
     "As hot and set of hits.py: the gateway is pinned to one core, wrk to another, the origin is stopped. Each request "
     "brings a token of 600 bytes in Authorization, by which the protected route remembers what its hook has said. CPU "
     "is the gateway's user + system time (scheduler's account) divided by the responses; rounds are interleaved, "
-    "figures are medians of the rounds."
+    "CPU time is the best round's, other figures are medians of the rounds."
 )
 OPEN, PROTECTED = "open", "protected"
 ROUTES = ((OPEN, "open to all", ("--bearer",)), (PROTECTED, "asks a hook", ("--bearer", "--authorise")))

@@ -31,8 +31,8 @@ METHOD = (
     "time (scheduler's account, all threads and processes, the publishing included) from before the first POST until "
     "every subscriber has had every event, divided by the deliveries; each is checked for order and content. Latencies "
     "are of all deliveries, from just before the POST to when the kernel has the event for the subscriber's socket. "
-    "Memory is the growth of the proportional set size of the hub's processes, divided by the subscribers; the "
-    "kernel's own for the sockets is not in it. Rounds are interleaved, figures are medians of the rounds."
+    "Memory is the growth of the proportional set size of the hub's processes, divided by the subscribers; the kernel's"
+    " own for the sockets is not in it. Rounds are interleaved, CPU is the best round's, other figures are medians."
 )
 # What a delivered event may cost of each, and what a connection may take.
 MOST = {LIMIT: 1.15, NCHAN: 0.8, QUEUES: 0.35}

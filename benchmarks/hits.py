@@ -24,10 +24,10 @@ OUTPUT = results.DIRECTORY / "hits.json"
 METHOD = (
     "Each cache is pinned to one core, the load to another. Every object is fetched once through each cache and "
     "compared with the origin's; then the origin is stopped. CPU is the cache's user + system time (scheduler's "
-    "account, all threads and processes) divided by the responses; rounds are interleaved, figures are medians of the "
-    "rounds. hot: one object; set: random objects of a working set; both by wrk over 16 connections as fast as they are "
-    "answered. open: one object at random times (exponential gaps) at 80 % of the rate that the slowest cache reached "
-    "in the first round of hot, over 64 connections; latencies run from when a request was due."
+    "account, all threads and processes) divided by the responses; rounds are interleaved, CPU is the best round's, "
+    "other figures are medians. hot: one object; set: random objects of a working set; both by wrk over 16 connections "
+    "as fast as they are answered. open: one object at random times (exponential gaps) at 80 % of the rate that the "
+    "slowest cache reached in the first round of hot, over 64 connections; latencies run from when a request was due."
 )
 # What a hit may cost of Varnish's, and of the limit's.
 MOST_OF_REFERENCE = {"16k": 0.6, "64k": 0.8, "512k": 0.9}

@@ -21,9 +21,9 @@ from harness.settings import FULL, QUICK
 
 OUTPUT = results.DIRECTORY / "inspection.json"
 METHOD = (
-    "As the event streams of compare.py, rounds interleaved: the gateway has one core, origin and client share another. "
-    "CPU is the gateway's user + system time (scheduler's account) divided by the events that were delivered; figures "
-    "are medians of the rounds."
+    "As the event streams of compare.py, rounds interleaved: the gateway has one core, origin and client share another."
+    " CPU is the gateway's user + system time (scheduler's account) divided by the events that were delivered, in the "
+    "best round; other figures are medians of the rounds."
 )
 LANES = {"native": "native lane", "app": "application's lane"}
 # What an inspected event may cost of one that is relayed and no more.

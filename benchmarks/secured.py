@@ -32,10 +32,10 @@ METHOD = (
     "Each gateway is pinned to one core, origin and h2load share another, and all show one ECDSA certificate and use "
     "TLS 1.3 with AES-128-GCM, as h2load says of each. CPU is the gateway's user + system time (scheduler's account, "
     "all threads and processes) divided by the responses, handshakes included: 16 or 10 a round. Rounds are "
-    "interleaved, figures are medians of the rounds. Latencies are those of a saturated closed loop. A handshake is a "
-    "connection of Python's ssl, one at a time, that asks for 2 bytes and is closed. Event streams are 1,000 with 10 "
-    "events a second, by HTTP/1.1 on as many connections; their latencies run from the origin's write to the client's "
-    "read."
+    "interleaved, CPU is the best round's, other figures are medians. Latencies are those of a saturated closed loop. A"
+    " handshake is a connection of Python's ssl, one at a time, that asks for 2 bytes and is closed. Event streams are "
+    "1,000 with 10 events a second, by HTTP/1.1 on as many connections; their latencies run from the origin's write to "
+    "the client's read."
 )
 # What HTTP/2 may cost of HTTP/1.1 over TLS, of nginx's and, for a handler, of the servers of applications.
 MOST = {"h1": 1.15, "nginx": 1.0, "hypercorn": 0.5, "granian": 0.7}

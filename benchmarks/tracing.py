@@ -32,8 +32,8 @@ OUTPUT = results.DIRECTORY / "tracing.json"
 METHOD = (
     "As the relays of compare.py: the gateway has one core, origin, wrk and the collector share another. CPU is the "
     "gateway's user + system time (scheduler's account, all threads) divided by the responses, the sending of spans "
-    "included; rounds are interleaved, figures are medians of the rounds. Instructions are of a request in a window of "
-    "500, by all threads of the process."
+    "included; rounds are interleaved, CPU is the best round's, other figures are medians. Instructions are of a "
+    "request in a window of 500, by all threads of the process."
 )
 SDK = ("opentelemetry.sdk", "opentelemetry.instrumentation.aiohttp_server")
 # What 1 % of all requests may cost of none, and how many microseconds each of them.

@@ -1,4 +1,4 @@
-"""The benchmark's figures as readers see them: medians, ratios, what is void or absent, and the README's
+"""The benchmark's figures as readers see them: the best rounds, ratios, what is void or absent, and the README's
 markers."""
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def result(*cells: Cell, date: str = "2026-11-21T10:00:00+00:00", **absent: str)
 @pytest.fixture
 def measured() -> results.Result:
     return result(
-        Cell("aiohttp", "segment-64k", rounds(90, 100, 140)),
-        Cell("nginx", "segment-64k", rounds(25, 30, 20)),
+        Cell("aiohttp", "segment-64k", rounds(140, 100, 110, 120)),
+        Cell("nginx", "segment-64k", rounds(25, 30, 28)),
         Cell("go", "segment-64k", rounds(50, errors=("3 status_errors",))),
         Cell("aiohttp", "events", rounds(20)),
         Cell("aiohttp-lines", "events", rounds(40)),
@@ -46,7 +46,7 @@ def row(document: str, title: str) -> list[str]:
     return [column.strip() for column in lines[0].strip("|").split("|")]
 
 
-def test_a_cell_shows_the_median_and_its_share_of_aiohttp(measured: results.Result) -> None:
+def test_a_cell_shows_the_best_round_and_its_share_of_aiohttp(measured: results.Result) -> None:
     document = table.markdown(measured)
     assert row(document, "aiohttp + uvloop")[2] == "100 (1.00)"
     assert row(document, "nginx")[2] == "25.0 (0.25)"
@@ -74,11 +74,27 @@ def test_what_is_absent_is_named_with_its_reason(measured: results.Result) -> No
     assert "absent: haproxy: haproxy is not installed (package: haproxy)" in table.terminal(measured)
 
 
-def test_the_spread_is_that_of_the_rounds(measured: results.Result) -> None:
+def test_the_spread_is_that_of_the_three_best_rounds(measured: results.Result) -> None:
     cell = measured.cell("aiohttp", "segment-64k")
     assert cell is not None
-    assert cell.spread == pytest.approx(0.5)
-    assert "of a cell 50%" in table.markdown(measured)
+    assert cell.spread == pytest.approx(0.2)
+    assert "of a cell took at most 20% more than the best" in table.markdown(measured)
+
+
+def test_a_cell_whose_best_rounds_differ_has_no_figure_in_the_readme() -> None:
+    steady, wide = rounds(100, 110, 125), rounds(100, 110, 126)
+    measured = result(Cell("aiohttp", "segment-64k", wide), Cell("nginx", "segment-64k", steady))
+    assert row(table.markdown(measured), "aiohttp + uvloop")[2] == "unsteady"
+    assert row(table.markdown(measured), "nginx")[2] == "100 (-)"
+    assert "of a cell took at most 25% more" in table.markdown(measured)
+
+
+def test_an_event_whose_best_rounds_differ_has_no_figure_in_the_readme() -> None:
+    measured = result(
+        Cell("aiohttp", "events", rounds(20, 26, 30)), Cell("nginx", "events", rounds(10, 10, 10))
+    )
+    assert row(table.markdown(measured), "aiohttp + uvloop, by chunk")[1:4] == ["unsteady", "-", "-"]
+    assert row(table.markdown(measured), "nginx, proxy_buffering off")[1:4] == ["10.0", "-", "-"]
 
 
 def test_versions_are_numbers(measured: results.Result) -> None:

@@ -1,4 +1,4 @@
-"""What is measured: workloads, one round's counts, and a cell's rounds with their median and spread."""
+"""What is measured: workloads, one round's counts, and a cell's rounds with their figures and their spread."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from harness.gateways import Kind
+
+AGREE = 3
+"""Rounds whose costs have to be near one another for the least to count. What disturbs a round only adds to its cost."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +81,18 @@ class Cell:
         known = [value for value in values if value is not None]
         return median(known) if known and self.void is None else None
 
+    def _least(self, values: list[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        return min(known) if known and self.void is None else None
+
     @property
     def cpu_us(self) -> float | None:
-        return self._median([round_.cpu_us for round_ in self.rounds])
+        """Of the best round, as `cpu_s_per_gb` is; latencies and rates are medians of the rounds."""
+        return self._least([round_.cpu_us for round_ in self.rounds])
 
     @property
     def cpu_s_per_gb(self) -> float | None:
-        return self._median([round_.cpu_s_per_gb for round_ in self.rounds])
+        return self._least([round_.cpu_s_per_gb for round_ in self.rounds])
 
     @property
     def p50_us(self) -> float | None:
@@ -101,7 +109,6 @@ class Cell:
 
     @property
     def spread(self) -> float | None:
-        """(Largest - smallest) / median of the rounds' CPU time per unit."""
-        values = [round_.cpu_us for round_ in self.rounds if round_.cpu_us is not None]
-        middle = self.cpu_us
-        return (max(values) - min(values)) / middle if middle else None
+        """How much more CPU time per unit the third best round took than the best, as a share of the best's."""
+        values = sorted(round_.cpu_us for round_ in self.rounds if round_.cpu_us is not None)[:AGREE]
+        return values[-1] / values[0] - 1 if values and self.void is None else None

@@ -29,11 +29,11 @@ DEVIATION = 0.25
 # More of the two cores than this in other programs' hands, and a round counts as disturbed.
 DISTURBED = 0.10
 METHOD = (
-    "Each gateway is pinned to one core, origin and client share another. CPU is the gateway's user + system "
-    "time (scheduler's account, all threads and child processes) divided by what was delivered; rounds are "
-    "interleaved, figures are medians of the rounds. Latencies of segments are a closed loop's under "
-    "saturation; latencies of events run from the origin's write to the client's read, and the cell 'direct' "
-    "is the same without a gateway."
+    "Each gateway is pinned to one core, origin and client share another. CPU is the gateway's user + system time "
+    "(scheduler's account, all threads and child processes) divided by what was delivered; rounds are interleaved, CPU "
+    "is the best round's, other figures are medians. Latencies of segments are a closed loop's under saturation; "
+    "latencies of events run from the origin's write to the client's read, and the cell 'direct' is the same without a "
+    "gateway."
 )
 
 # "partial": only some gateways or workloads were chosen.
@@ -113,6 +113,11 @@ def disturbance(cells: list[Cell]) -> list[str]:
     return [f"other programs used {disturbed:.0%} of the two cores (median of the rounds)"]
 
 
+def _undisturbed(rounds: list[Round]) -> list[float]:
+    """CPU times of the rounds in which the machine was ours."""
+    return [round_.cpu_us for round_ in rounds if round_.cpu_us is not None and round_.other_cpu <= DISTURBED]
+
+
 def judge(result: Result, others: list[Result]) -> None:
     """Set `void` and `comparison`: was the machine ours, and is each peer near its median of the day?
 
@@ -140,16 +145,14 @@ def judge(result: Result, others: list[Result]) -> None:
         if cell.cpu_us is None or peer is None or peer.own:
             continue
         cells = [other.cell(cell.gateway, cell.workload) for other in (*same_day, result)]
-        undisturbed = [
-            round_.cpu_us
+        of_runs = [
+            min(costs)
             for known in cells
-            if known and known.void is None
-            for round_ in known.rounds
-            if round_.cpu_us is not None and round_.other_cpu <= DISTURBED
+            if known and known.void is None and (costs := _undisturbed(known.rounds))
         ]
-        if not undisturbed:
+        if not of_runs:
             continue
-        of_day = median(undisturbed)
+        of_day = median(of_runs)
         deviation = cell.cpu_us / of_day - 1
         if abs(deviation) > DEVIATION:
             figures = f"{cell.cpu_us:.1f} μs is {deviation:+.0%} off the day's {of_day:.1f} μs"
@@ -161,7 +164,7 @@ def save(result: Result, directory: Path) -> Path:
     document: dict[str, Any] = {"schema": SCHEMA, "method": METHOD} | asdict(result)
     for stored, cell in zip(document["cells"], result.cells, strict=True):
         # For readers of the file: load() computes them again from the rounds.
-        stored["median"] = {
+        stored["figures"] = {
             "cpu_us": cell.cpu_us,
             "cpu_s_per_gb": cell.cpu_s_per_gb,
             "p50_us": cell.p50_us,
@@ -192,7 +195,8 @@ def load(path: Path) -> Result:
     document.pop("method")
     cells = []
     for stored in document.pop("cells"):
-        stored.pop("median")
+        stored.pop("figures", None)
+        stored.pop("median", None)  # what it was called when all figures were medians
         rounds = [Round(**round_ | {"errors": tuple(round_["errors"])}) for round_ in stored.pop("rounds")]
         cells.append(Cell(rounds=rounds, **stored))
     return Result(settings=Settings(**document.pop("settings")), cells=cells, **document)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,8 @@ from harness.settings import Settings
 
 # The event streams without any gateway: the part of the latency that is the origin's and the client's own.
 DIRECT = "direct"
+ALIKE = 0.15
+"""The spread up to which the best rounds of a cell are taken for alike."""
 
 LOADS: dict[Kind, Callable[[Settings, Path], AbstractContextManager[Load]]] = {
     "segments": segment_load,
@@ -69,6 +71,11 @@ def _measure(load: Load, target: Target, workload: Workload, cell: Cell) -> None
         cell.failure = str(error)
     if target.gateway is not None and target.gateway.ended():
         cell.failure = target.gateway.diagnosis()
+
+
+def _agrees(cells: Iterable[Cell]) -> bool:
+    """Whether the best rounds of each cell are alike."""
+    return all(cell.spread is None or cell.spread <= ALIKE for cell in cells)
 
 
 class _KindRun:
@@ -123,8 +130,12 @@ class _KindRun:
             for name in (*self._targets, *self._broken)
         }
         self._outcome.cells.extend(cells.values())
-        total = self._settings.rounds
-        for number in range(total):
+        for number in range(self._settings.rounds + self._settings.again):
+            if number >= self._settings.rounds:
+                # All gateways of a workload again, so that each has as many rounds to be at its best in.
+                workloads = [
+                    one for one in workloads if not _agrees(cells[name, one] for name in self._targets)
+                ]
             # Every other round backwards, so that no gateway always runs in the wake of the same one.
             order = list(self._targets.items())[:: -1 if number % 2 else 1]
             for workload in workloads:
@@ -135,7 +146,7 @@ class _KindRun:
                     cost = (
                         "done" if cell.cpu_us is None else f"{cell.rounds[-1].cpu_us:.1f} μs/{workload.unit}"
                     )
-                    self._say(f"round {number + 1}/{total} {workload.name} {name}: {cell.void or cost}")
+                    self._say(f"round {number + 1} {workload.name} {name}: {cell.void or cost}")
 
 
 def run(gateways: list[Gateway], workloads: list[Workload], settings: Settings, say: Say) -> Outcome:

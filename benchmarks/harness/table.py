@@ -8,6 +8,8 @@ from harness.results import DEVIATION, DISTURBED, Result
 
 BEGIN = "<!-- benchmarks:begin -->"
 END = "<!-- benchmarks:end -->"
+WIDE = 0.25
+"""The spread above which a cell is left out of the tables in Markdown."""
 REFERENCE = "aiohttp"
 REFERENCE_LINES = "aiohttp-lines"
 TITLES = {gateway.name: gateway.title for gateway in GATEWAYS} | {"direct": "no gateway"}
@@ -25,6 +27,11 @@ HANDLER_TITLES = TITLES | {
     REFERENCE: "aiohttp on uvloop's transport",
     "penstock": "aiohttp on **penstock**'s transport",
 }
+
+
+def is_wide(cell: Cell) -> bool:
+    """Whether the best rounds of a cell differ too much for a figure."""
+    return cell.spread is not None and cell.spread > WIDE
 
 
 def ratio(result: Result, cell: Cell, reference: str = REFERENCE) -> float | None:
@@ -111,7 +118,15 @@ def _cost(result: Result, gateway: str, workload: Workload) -> str:
         return "absent" if gateway in result.absent else "-"
     if cell.cpu_us is None:
         return "void"
-    return f"{_significant(cell.cpu_us)} ({_share(ratio(result, cell))})"
+    if is_wide(cell):
+        return "unsteady"
+    return f"{_significant(cell.cpu_us)} ({_share(_steady_ratio(result, cell))})"
+
+
+def _steady_ratio(result: Result, cell: Cell, reference: str = REFERENCE) -> float | None:
+    """The ratio, unless the reference is left out."""
+    base = result.cell(reference, cell.workload)
+    return None if base is None or is_wide(base) else ratio(result, cell, reference)
 
 
 def _segment_rows(result: Result) -> list[list[str]]:
@@ -120,7 +135,7 @@ def _segment_rows(result: Result) -> list[list[str]]:
         if "segments" not in gateway.kinds:
             continue
         largest = result.cell(gateway.name, SEGMENTS[-1].name)
-        per_gb = _number(largest.cpu_s_per_gb if largest else None, ".2f")
+        per_gb = _number(largest.cpu_s_per_gb if largest and not is_wide(largest) else None, ".2f")
         rows.append(
             [gateway.title, *(_cost(result, gateway.name, workload) for workload in SEGMENTS), per_gb]
         )
@@ -135,8 +150,11 @@ def _event_rows(result: Result) -> list[list[str]]:
             state = "absent" if name in result.absent else "void" if cell else "-"
             rows.append([EVENT_TITLES[name], state, "-", "-", "-"])
             continue
-        cost = "-" if cell.cpu_us is None else _significant(cell.cpu_us)
-        ratios = [_share(ratio(result, cell, reference)) for reference in (REFERENCE, REFERENCE_LINES)]
+        cost = "-" if cell.cpu_us is None else "unsteady" if is_wide(cell) else _significant(cell.cpu_us)
+        ratios = [
+            "-" if is_wide(cell) else _share(_steady_ratio(result, cell, reference))
+            for reference in (REFERENCE, REFERENCE_LINES)
+        ]
         rows.append([EVENT_TITLES[name], cost, *ratios, _number(cell.p99_us, ".1f", 1e-3)])
     return rows
 
@@ -151,15 +169,17 @@ def _handler_rows(result: Result) -> list[list[str]]:
 
 def _circumstances(result: Result) -> str:
     settings, machine = result.settings, result.machine
-    spreads = [cell.spread for cell in result.cells if cell.spread is not None]
+    spreads = [cell.spread for cell in result.cells if cell.spread is not None and not is_wide(cell)]
     versions = {"Python": machine["python"]} | result.versions
     sentences = (
         f"Measured {result.date[:10]} at {result.revision}",
         f"on {machine['cpu']} ({machine['cores']} cores), kernel {machine['kernel']}, over loopback:",
         "the gateway has one core, origin and client share another;",
-        f"median of {settings.rounds} interleaved rounds of {settings.seconds:g} s,",
+        f"CPU time of the best of {settings.rounds} to {settings.rounds + settings.again} interleaved rounds",
+        f"of {settings.seconds:g} s, p99 their median,",
         f"{settings.connections} kept-alive connections;",
-        f"largest spread between the rounds of a cell {max(spreads, default=0):.0%}.",
+        f"the third best round of a cell took at most {max(spreads, default=0):.0%} more than the best",
+        f"(a cell above {WIDE:.0%} is left out).",
         ", ".join(f"{name} {_bare(name, version)}" for name, version in versions.items()) + ".",
         "Compare within the table only; [method](benchmarks/README.md).",
     )
