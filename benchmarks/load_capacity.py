@@ -216,7 +216,8 @@ WORKLOADS = (
     Workload(
         "thin",
         19_500,
-        1_000,
+        # Each fills its buffer when it comes: more at a time have the server at its limit, and then all wake together.
+        300,
         # Of a segment of 4 s and its playlist.
         0.5,
         "request",
