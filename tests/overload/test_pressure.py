@@ -186,6 +186,33 @@ async def test_a_loop_that_falls_behind_refuses_new_requests_and_what_needs_none
         del edges, gateway, app, first
 
 
+async def test_what_waits_in_overload_is_refused_before_it_would_be_served_in_vain(
+    request: pytest.FixtureRequest,
+) -> None:
+    async def slow(_: web.Request) -> web.Response:
+        time.sleep(0.02)
+        return web.Response(text="done")
+
+    seen: Counter[int | str] = Counter()
+
+    def ask(port: int) -> None:
+        # More than the loop answers in the second until work is shed: eight seconds of it.
+        with crowd(port, "/slow", 400) as connections:
+            for connection in connections:
+                status, body = reply(connection)
+                seen[json.loads(body)["name"] if status == 503 else status] += 1
+
+    async with engine_under_test(request, threads=1) as engine:
+        edges = Edges(engine)
+        async with serving(edges, "site", app_of(("/slow", slow))) as port:
+            await asyncio.to_thread(ask, port)
+            assert set(seen) == {200, "OVERLOADED"}, seen
+            assert seen["OVERLOADED"] > 200, seen
+            await until(lambda: is_at(engine, "application", "ok"), "nothing is shed any more")
+        await edges.close()
+        del edges
+
+
 async def test_without_a_limit_nothing_is_read_and_nothing_refused(request: pytest.FixtureRequest) -> None:
     limits = OriginLimits(connections=100, idle_timeout=30)
     async with (

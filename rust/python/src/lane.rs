@@ -17,12 +17,16 @@ use crate::port::{Receive, Slot};
 use crate::settings::Settings;
 use crate::transport::shared::{Application, Shared};
 
+/// Requests that are begun in one turn of the loop, before the handlers of them run. Those that wait can still be withdrawn when
+/// their clients leave, be refused in overload, or be taken in another order: what is begun cannot. Arbitrary.
+const TAKEN: usize = 8;
+
 struct Listener(Weak<Shared>);
 
 impl Receive for Listener {
     fn receive(&self, py: Python<'_>) {
         if let Some(shared) = self.0.upgrade() {
-            shared.take(py);
+            shared.take(py, TAKEN);
         }
     }
 }

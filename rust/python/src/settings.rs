@@ -359,7 +359,8 @@ impl Setting for Queue {
     fn read(from: &Bound<'_, PyAny>) -> PyResult<Self> {
         let waiting = get(from, intern!(from.py(), "app_waiting"))?;
         let limit = get(from, intern!(from.py(), "app_wait"))?;
-        Ok(Self::new(waiting, limit, get(from, intern!(from.py(), "app_ends"))?))
+        let queue = Self::new(waiting, limit, get(from, intern!(from.py(), "app_ends"))?);
+        Ok(queue.in_order_within(get(from, intern!(from.py(), "overload_after"))?))
     }
 }
 

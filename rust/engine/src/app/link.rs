@@ -196,6 +196,8 @@ pub enum Over {
     Aborted,
     /// It is done with the exchange.
     Left,
+    /// It has not taken the request, because it has more to do than it can.
+    Refused,
 }
 
 #[derive(Debug, Default)]
@@ -486,6 +488,14 @@ impl Far {
     pub fn abort(&self) {
         change(&self.link, |state| {
             state.over = Some(Over::Aborted);
+            state.near.take()
+        });
+    }
+
+    /// Gives the request back before anything was done for it, because the application has more to do than it can.
+    pub(crate) fn refuse(self) {
+        change(&self.link, |state| {
+            state.over.get_or_insert(Over::Refused);
             state.near.take()
         });
     }

@@ -3,6 +3,10 @@
 //! [`Queue::offer`] never waits: where too many requests wait already the connection answers for itself at once. A
 //! request that has not been taken can be withdrawn, because its time is up or its client is gone. The invariant: a
 //! request is either taken, withdrawn, or in the queue, and only what is in the queue counts.
+//!
+//! Requests are taken in their order while that is soon enough. When the first has waited for too long the newest is taken
+//! first: what has waited for long is likely to be answered in vain, and each that comes would wait as long (adaptive LIFO;
+//! Ben Maurer, Fail at Scale, ACM Queue 13(8), 2015).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -88,6 +92,8 @@ pub struct Queue {
     state: Arc<Mutex<State>>,
     bound: usize,
     limit: Option<Duration>,
+    /// How long the first may have waited for requests to be taken in their order.
+    orderly: Duration,
     reports: Reports,
     has_application: bool,
 }
@@ -107,7 +113,7 @@ pub struct QueueStats {
     pub refused: u64,
     /// Requests so far whose client left before they were taken.
     pub withdrawn: u64,
-    /// Requests so far whose time was up before they were taken.
+    /// Requests so far whose time was up before they were taken, or that were given back in overload.
     pub expired: u64,
     /// Results of requests so far that were dropped, because too many waited to be taken.
     pub untold: u64,
@@ -143,9 +149,16 @@ impl Queue {
             state: Arc::new(Mutex::new(state)),
             bound,
             limit,
+            orderly: Duration::MAX,
             reports: Reports::new(untold),
             has_application: true,
         }
+    }
+
+    /// Takes the newest request first once another has waited for `limit`. Without it they are taken in their order.
+    #[must_use]
+    pub fn in_order_within(self, limit: Option<Duration>) -> Self {
+        Self { orderly: limit.unwrap_or(Duration::MAX), ..self }
     }
 
     /// For a site that has no application: the queue brings reports alone.
@@ -226,21 +239,47 @@ impl Queue {
         Ok(Place(place))
     }
 
-    /// The request that has waited for longest.
+    /// The next request: the one that has waited for longest, or the newest if that one has waited for too long.
     pub fn take(&self) -> Option<Request> {
         let (taken, waiting) = {
             let mut state = lock(&self.state);
-            let taken = state.waiting.pop_first();
+            let oldest = state.oldest();
+            let taken =
+                if oldest < self.orderly { state.waiting.pop_first() } else { state.waiting.pop_last() };
             state.taken += u64::from(taken.is_some());
-            if let Some((_, (came, _))) = &taken {
-                state.longest = state.longest.max(came.elapsed());
-            }
+            state.longest = state.longest.max(oldest);
             (taken, state.sign.give())
         };
         for waker in waiting {
             waker.wake();
         }
         taken.map(|(_, (_, request))| request)
+    }
+
+    /// Has the dispatcher take the requests that wait, if it has left some.
+    pub fn call(&self) {
+        let dispatcher = {
+            let state = lock(&self.state);
+            state.dispatcher.as_ref().filter(|_| !state.waiting.is_empty()).cloned()
+        };
+        if let Some(dispatcher) = dispatcher {
+            dispatcher.dispatch();
+        }
+    }
+
+    /// Gives back the requests that have waited for `limit`: their clients are told that the application is overloaded.
+    pub(crate) fn shed(&self, limit: Duration) {
+        let mut refused = Vec::new();
+        let mut state = lock(&self.state);
+        while state.oldest() >= limit {
+            let Some((_, (_, request))) = state.waiting.pop_first() else { break };
+            state.expired += 1;
+            refused.push(request);
+        }
+        drop(state);
+        for Request { far, .. } in refused {
+            far.refuse();
+        }
     }
 
     /// Takes back a request that was not taken yet, because its client has left; whether it was there.

@@ -23,6 +23,7 @@ use crate::app::{
 use crate::error::{Code, Error, Result};
 use crate::events::{EventBody, Leave};
 use crate::net::{Fault as SendFault, Filing, Life, Outgoing, Piece, Socket, Supply, Watch, Wish};
+use crate::pressure::Part;
 use crate::runtime::from_afar;
 use crate::stream::Stream;
 use crate::sys::descriptor::set_option;
@@ -251,8 +252,12 @@ impl<'a> Lane<'a> {
         let is_framed = matches!(self.sending, Sending::Stream { rest: Some(_), framed: true, .. });
         self.task.check_or_end(is_framed, &mut self.ended, &mut self.outgoing)?;
         loop {
-            if self.poll_commands(context)? == Some(Over::Aborted) {
-                return Poll::Ready(self.break_off(context));
+            match self.poll_commands(context)? {
+                Some(Over::Aborted) => return Poll::Ready(self.break_off(context)),
+                Some(Over::Refused) => {
+                    return Poll::Ready(Err(self.task.site.pressure().refusal(Part::Application)));
+                }
+                Some(Over::Left) | None => {}
             }
             self.obey()?;
             if self.order.is_some() {

@@ -219,7 +219,13 @@ impl Site {
         let Some(limit) = self.config.overload_after else { return };
         let pressure = self.pressure();
         if let Some(queue) = self.app.clone() {
-            pressure.watch(move || queue.lateness());
+            pressure.watch(move |refused| {
+                let lateness = queue.lateness();
+                if let Some(limit) = refused {
+                    queue.shed(limit);
+                }
+                lateness
+            });
         }
         if pressure.begin(limit) {
             let (pressure, pool) = (Plain::clone(pressure), self.supplies.pool.clone());

@@ -18,7 +18,7 @@ use std::time::Duration;
 pub use machine::Level;
 use machine::{ALL_WORK, Machine};
 
-use crate::error::{Code, Result};
+use crate::error::{Code, Error, Result};
 use crate::sync::{Mutex, lock};
 
 /// What can be overloaded by itself.
@@ -173,13 +173,14 @@ impl Standing {
     }
 }
 
-/// How long the requests of one application wait for it, the longest since it was asked last; `None` once it is no more.
-type Lateness = Box<dyn Fn() -> Option<Duration> + Send>;
+/// How long the requests of one application wait for it, the longest since it was asked last; `None` once it is no more. It is
+/// given the wait from which on they are refused, if they are.
+type Application = Box<dyn Fn(Option<Duration>) -> Option<Duration> + Send>;
 
 /// The levels of an engine. Without a sampler they stay [`Level::Ok`].
 pub struct Pressure {
     parts: [Standing; Part::ALL.len()],
-    applications: Mutex<Vec<Lateness>>,
+    applications: Mutex<Vec<Application>>,
     is_followed: AtomicBool,
     /// How late an application may be, in microseconds.
     limit: AtomicU64,
@@ -219,7 +220,7 @@ impl Pressure {
         if self.parts[Part::Engine as usize].admits(rank) {
             return Ok(());
         }
-        Err(Code::Overloaded.error(self.why(Part::Engine)))
+        Err(self.refusal(Part::Engine))
     }
 
     /// Lets a request to an application in, or refuses it. `waited`: for how long the first has that waits there.
@@ -234,14 +235,19 @@ impl Pressure {
         self.admit(rank)?;
         let is_shed = self.parts[Part::Application as usize].level() == Level::Shedding;
         if is_shed && waited() >= self.hold(rank) {
-            return Err(Code::Overloaded.error(self.why(Part::Application)));
+            return Err(self.refusal(Part::Application));
         }
         Ok(())
     }
 
+    /// What the client of a request is told that is refused because of `part`.
+    pub(crate) fn refusal(&self, part: Part) -> Error {
+        Code::Overloaded.error(self.why(part))
+    }
+
     /// How long a request may wait for the application before others of `rank` are refused.
     fn hold(&self, rank: Rank) -> Duration {
-        let limit = Duration::from_micros(self.limit.load(Ordering::Relaxed));
+        let limit = self.limit();
         if matches!(rank, Rank::ProvenFill | Rank::ProvenRequest) { limit / 2 } else { limit / 4 }
     }
 
@@ -278,9 +284,14 @@ impl Pressure {
         !self.is_followed.swap(true, Ordering::Relaxed)
     }
 
-    /// Reads `lateness` from now on.
-    pub(crate) fn watch(&self, lateness: impl Fn() -> Option<Duration> + Send + 'static) {
-        lock(&self.applications).push(Box::new(lateness));
+    /// How late an application may be.
+    fn limit(&self) -> Duration {
+        Duration::from_micros(self.limit.load(Ordering::Relaxed))
+    }
+
+    /// Asks `application` from now on.
+    pub(crate) fn watch(&self, application: impl Fn(Option<Duration>) -> Option<Duration> + Send + 'static) {
+        lock(&self.applications).push(Box::new(application));
     }
 
     /// The changes since the last call.
@@ -288,10 +299,12 @@ impl Pressure {
         std::mem::take(&mut *lock(&self.changes))
     }
 
-    /// How late the latest of the applications is.
+    /// How late the latest of the applications is. While work is shed what has waited for too long is refused.
     fn application(&self) -> Duration {
+        let is_shed = self.parts[Part::Application as usize].level() == Level::Shedding;
+        let refused = is_shed.then(|| self.limit());
         let mut latest = Duration::ZERO;
-        lock(&self.applications).retain(|lateness| match lateness() {
+        lock(&self.applications).retain(|application| match application(refused) {
             Some(late) => {
                 latest = latest.max(late);
                 true

@@ -247,10 +247,25 @@ fn a_change_is_told_once_with_its_cause() {
 fn the_latest_application_counts_while_it_is_there() {
     let pressure = Pressure::default();
     let gone = std::sync::Arc::new(AtomicBool::new(false));
-    pressure.watch(|| Some(Duration::from_millis(3)));
+    pressure.watch(|_| Some(Duration::from_millis(3)));
     let seen = std::sync::Arc::clone(&gone);
-    pressure.watch(move || (!seen.load(Ordering::Relaxed)).then_some(Duration::from_millis(7)));
+    pressure.watch(move |_| (!seen.load(Ordering::Relaxed)).then_some(Duration::from_millis(7)));
     assert_eq!(pressure.application(), Duration::from_millis(7));
     gone.store(true, Ordering::Relaxed);
     assert_eq!(pressure.application(), Duration::from_millis(3));
+}
+
+#[test]
+fn an_application_hears_from_which_wait_on_it_refuses_only_while_work_is_shed() {
+    for (pressure, told) in [(Pressure::default(), None), (shedding(Part::Application), Some(LIMIT))] {
+        pressure.begin(LIMIT);
+        let heard = std::sync::Arc::new(Mutex::new(Vec::new()));
+        let kept = std::sync::Arc::clone(&heard);
+        pressure.watch(move |refused| {
+            lock(&kept).push(refused);
+            Some(Duration::ZERO)
+        });
+        pressure.application();
+        assert_eq!(*lock(&heard), [told]);
+    }
 }

@@ -404,7 +404,8 @@ impl Outgoing {
         if let Some(note) = exchange.near.take_note() {
             exchange.wire.send(&Message::Note(note));
         }
-        if self.over == Some(Over::Aborted) {
+        // A worker refuses nothing: what waits for it waits in the edge.
+        if matches!(self.over, Some(Over::Aborted | Over::Refused)) {
             exchange.wire.send(&Message::Abort);
             for command in self.commands.drain(..) {
                 command.forsake(None, false);

@@ -276,7 +276,7 @@ impl Shared {
     /// Takes no more requests. The application gets the waiting ones now.
     pub(crate) fn drain(self: &Arc<Self>, py: Python<'_>) {
         self.queue.close();
-        self.take(py);
+        self.take(py, usize::MAX);
     }
 
     /// Ends the idle protocols, and each other one after its response.
@@ -334,11 +334,15 @@ impl Shared {
         Ok(())
     }
 
-    pub(crate) fn take(self: &Arc<Self>, py: Python<'_>) {
+    /// Begins `most` of the requests that wait, and does what else there is to do.
+    pub(crate) fn take(self: &Arc<Self>, py: Python<'_>, most: usize) {
         self.forget_unawaited();
-        while self.queue.is_in_process() {
-            let Some(request) = self.queue.take() else { break };
-            self.begin(py, request);
+        if self.queue.is_in_process() {
+            for _ in 0..most {
+                let Some(request) = self.queue.take() else { break };
+                self.begin(py, request);
+            }
+            self.queue.call();
         }
         for (ticket, outcome) in self.queue.reports().take_completed() {
             self.complete(py, ticket, &outcome);

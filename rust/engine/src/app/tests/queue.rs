@@ -1,10 +1,12 @@
 //! Requests that wait for the application.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
-use crate::app::{Ends, Fault, Near, Outcome, Queue, Request, link};
+use crate::app::{Ends, Fault, Near, Outcome, Over, Queue, Request, link};
 use crate::error::Code;
 
 fn request(name: &str) -> (Near, Request) {
@@ -114,9 +116,61 @@ fn requests_of_an_abandoned_queue_are_broken_off() {
     let (near, waiting) = request("a");
     queue.offer(waiting).unwrap();
     queue.abandon();
-    let mut commands = std::collections::VecDeque::new();
-    let polled = near.poll_commands(&mut std::task::Context::from_waker(Waker::noop()), &mut commands);
-    assert!(matches!(polled, std::task::Poll::Ready(Err(_))));
+    assert_eq!(over(&near), Some(Over::Aborted));
+}
+
+/// How the application's half has ended.
+fn over(near: &Near) -> Option<Over> {
+    match near.poll_commands(&mut Context::from_waker(Waker::noop()), &mut VecDeque::new()) {
+        Poll::Ready(Err(over)) => Some(over),
+        _ => None,
+    }
+}
+
+#[test]
+fn the_newest_request_is_taken_first_once_another_has_waited_for_too_long() {
+    for (limit, order) in [(None, b"abc"), (Some(Duration::MAX), b"abc"), (Some(Duration::ZERO), b"cba")] {
+        let queue = Queue::new(8, None, 0).in_order_within(limit);
+        let nears = ["a", "b", "c"].map(|name| {
+            let (near, request) = request(name);
+            queue.offer(request).unwrap();
+            near
+        });
+        assert_eq!([taken(&queue), taken(&queue), taken(&queue)].concat_some(), order, "{limit:?}");
+        drop(nears);
+    }
+}
+
+#[test]
+fn what_has_waited_for_too_long_in_overload_is_given_back() {
+    let queue = Queue::new(8, None, 0);
+    let (near, waiting) = request("a");
+    let place = queue.offer(waiting).unwrap();
+    queue.shed(Duration::MAX);
+    assert_eq!((over(&near), queue.waits(place)), (None, true));
+    queue.shed(Duration::ZERO);
+    assert_eq!((over(&near), queue.waits(place)), (Some(Over::Refused), false));
+    assert_eq!((queue.stats().expired, queue.stats().waiting), (1, 0));
+    queue.shed(Duration::ZERO);
+    assert_eq!(queue.stats().expired, 1, "nothing waits");
+}
+
+#[test]
+fn a_dispatcher_that_leaves_requests_is_called_again() {
+    let queue = Queue::new(8, None, 0);
+    let bell = Arc::new(Bell::default());
+    queue.listen(&Waker::from(Arc::clone(&bell)));
+    let nears = ["a", "b"].map(|name| {
+        let (near, request) = request(name);
+        queue.offer(request).unwrap();
+        near
+    });
+    assert_eq!((taken(&queue).unwrap(), bell.0.load(Ordering::Relaxed)), (b"a".to_vec(), 1));
+    queue.call();
+    assert_eq!((taken(&queue).unwrap(), bell.0.load(Ordering::Relaxed)), (b"b".to_vec(), 2));
+    queue.call();
+    assert_eq!(bell.0.load(Ordering::Relaxed), 2, "none waits");
+    drop(nears);
 }
 
 #[test]
