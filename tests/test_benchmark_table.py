@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -190,3 +191,30 @@ def test_a_void_cell_is_empty_in_the_guide() -> None:
         {"gateway": "hypercorn", "workload": "handler-h2-16x1", "cpu_us": None},
     ]
     assert secured_table.markdown(rows).splitlines()[2] == "| handler, h2, 16 x 1 | 30.0 |  |  |  |  |  |"
+
+
+def test_the_page_of_the_load_generator_has_what_was_measured_beside_k6() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "operations" / "load.md").read_text()
+    rows = json.loads((results.DIRECTORY / "load_peers.json").read_text())["rows"]
+    for title, name in (
+        ("`penstock load`", "penstock"),
+        ("k6, bodies discarded", "k6-discard"),
+        ("k6", "k6"),
+    ):
+        of_it = [each for each in rows if each["tool"] == name and each["void"] is None]
+        memory = min(each["resident"] for each in of_it) / 1e6
+        cost = min(each["cpu_seconds"] / each["bytes"] for each in of_it) * 1e9
+        assert row(page, title)[1:] == [f"{memory:.0f} MB", f"{cost:.2f} s"]
+
+
+def test_the_page_of_the_load_generator_has_what_one_core_made() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "operations" / "load.md").read_text()
+    rows = json.loads((results.DIRECTORY / "load_capacity.json").read_text())["rows"]
+
+    def middle(workload: str, name: str) -> float:
+        return median(each[name] for each in rows if each["workload"] == workload and each["verdict"] != "void")
+
+    assert f"took {middle('hls', 'generator'):.0%}".replace("%", " %") in page
+    assert f"timers {middle('hls', 'late') * 1e3:.1f} ms late" in page
+    assert f"got {round(middle('events', 'rate'), -3):,.0f} events a second" in page
+    assert f"for {middle('events', 'unit_us'):.1f} µs an event" in page

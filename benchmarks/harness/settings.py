@@ -32,5 +32,5 @@ class Settings:
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
 
-FULL = Settings(again=8)
+FULL = Settings(again=4)
 QUICK = Settings(rounds=1, seconds=2.0)
