@@ -114,7 +114,9 @@ fn thread_main(
     stop: &AtomicBool,
     start: Instant,
 ) -> Result<Records, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    // Sockets and timers are looked at after each turn of the set of sessions, which is up to 61 of them, and not after 61 turns:
+    // with 19,500 sessions timers were 8 to 28 ms late at the 99th percentile by that.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().event_interval(1).build();
     let runtime = runtime.map_err(|error| format!("a thread of the generator cannot begin: {error}"))?;
     let target = Url::absolute(&plan.target)
         .ok_or_else(|| format!("{}: must be http://host:port or https://host:port", plan.target))?;

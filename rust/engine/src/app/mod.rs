@@ -11,6 +11,7 @@ mod ended;
 #[cfg(not(loom))]
 mod head;
 mod link;
+mod pace;
 mod queue;
 #[cfg(not(loom))]
 mod remote;

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use super::dispatcher::{Dispatcher, InProcess, Processes};
 use super::link::Far;
+use super::pace::Pace;
 use super::reports::Reports;
 use super::session::TlsSession;
 use super::sign::Sign;
@@ -70,6 +71,7 @@ struct State {
     expired: u64,
     /// The longest that a request has waited before it was taken, since that was asked.
     longest: Duration,
+    pace: Pace,
     sign: Sign,
     open: bool,
     dispatcher: Option<Plain<dyn Dispatcher>>,
@@ -82,7 +84,12 @@ impl State {
 
     /// For how long the first request has waited.
     fn oldest(&self) -> Duration {
-        self.waiting.first_key_value().map_or(Duration::ZERO, |(_, (came, _))| came.elapsed())
+        self.oldest_at(Instant::now())
+    }
+
+    fn oldest_at(&self, now: Instant) -> Duration {
+        let first = self.waiting.first_key_value();
+        first.map_or(Duration::ZERO, |(_, (came, _))| now.saturating_duration_since(*came))
     }
 }
 
@@ -141,6 +148,7 @@ impl Queue {
             withdrawn: 0,
             expired: 0,
             longest: Duration::ZERO,
+            pace: Pace::default(),
             sign: Sign::default(),
             open: true,
             dispatcher: None,
@@ -229,7 +237,11 @@ impl Queue {
         }
         let place = state.next;
         state.next += 1;
-        state.waiting.insert(place, (Instant::now(), request));
+        let now = Instant::now();
+        if state.waiting.is_empty() {
+            state.pace.begin(now);
+        }
+        state.waiting.insert(place, (now, request));
         // The dispatcher takes requests until none waits: it has been told of the first.
         let dispatcher = state.dispatcher.as_ref().filter(|_| state.waiting.len() == 1).cloned();
         drop(state);
@@ -243,10 +255,15 @@ impl Queue {
     pub fn take(&self) -> Option<Request> {
         let (taken, waiting) = {
             let mut state = lock(&self.state);
-            let oldest = state.oldest();
+            let now = Instant::now();
+            let oldest = state.oldest_at(now);
             let taken =
                 if oldest < self.orderly { state.waiting.pop_first() } else { state.waiting.pop_last() };
-            state.taken += u64::from(taken.is_some());
+            if taken.is_some() {
+                state.taken += 1;
+                let is_last = state.waiting.is_empty();
+                state.pace.take(now, is_last);
+            }
             state.longest = state.longest.max(oldest);
             (taken, state.sign.give())
         };
@@ -351,9 +368,10 @@ impl Queue {
         state.open.then_some(longest)
     }
 
-    /// For how long the first request has waited.
-    pub(crate) fn oldest(&self) -> Duration {
-        lock(&self.state).oldest()
+    /// For how long a request would wait that came now, as far as can be told: not for less than the first has waited.
+    pub(crate) fn wait(&self) -> Duration {
+        let state = lock(&self.state);
+        state.oldest().max(state.pace.wait(state.waiting.len()))
     }
 
     /// Whether a request still waits.

@@ -224,7 +224,7 @@ impl<'a> Task<'a> {
 
     /// As [`Task::let_in`], to the application.
     pub(super) fn let_in_to(&self, queue: &Queue) -> Result<()> {
-        self.site.pressure().admit_to_application(self.rank(), || queue.oldest())
+        self.site.pressure().admit_to_application(self.rank(), || queue.wait())
     }
 
     fn rank(&self) -> Rank {

@@ -4,6 +4,7 @@
 //! send leaves in one write. A stream that waits for something else gets a task of its own.
 
 use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -74,6 +75,13 @@ enum Step {
 
 /// A stream that is served.
 type Serve = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Polls a stream in the connection's task; whether nothing is left to be done for it. A panic ends the stream alone, as it does in
+/// a task of its own: what the stream holds is dropped, which resets it.
+fn goes_to_its_end(stream: &mut Serve, context: &mut Context<'_>) -> bool {
+    let polled = catch_unwind(AssertUnwindSafe(|| stream.as_mut().poll(context)));
+    polled.map_or(true, |polled| polled.is_ready())
+}
 
 struct Connection {
     load: Arc<Load>,
@@ -228,7 +236,7 @@ impl Connection {
             }
         }
         if self.server.settle(context) {
-            begun.retain_mut(|stream| !has_budget_remaining() || stream.as_mut().poll(context).is_pending());
+            begun.retain_mut(|stream| !has_budget_remaining() || !goes_to_its_end(stream, context));
         }
         for stream in begun {
             tokio::spawn(stream);
@@ -250,11 +258,36 @@ impl Connection {
             self.drain();
         }
         // Without a budget it would take a free socket for one that is full.
-        let is_served = has_budget_remaining() && stream.as_mut().poll(context).is_ready();
+        let is_served = has_budget_remaining() && goes_to_its_end(&mut stream, context);
         (!is_served).then_some(stream)
     }
 
     fn count(&self, excess: Excess) {
         self.load.site.excesses[excess as usize].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Polls a stream once, and says whether it is over, and whether what it held is gone.
+    fn polled(stream: impl Future<Output = ()> + Send + 'static) -> bool {
+        let mut stream: Serve = Box::pin(stream);
+        goes_to_its_end(&mut stream, &mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn a_panic_ends_the_stream_and_not_the_connection() {
+        let held = Arc::new(());
+        let holds = Arc::clone(&held);
+        let panics = async move {
+            let _held = holds;
+            panic!("a stream of a test panics");
+        };
+        assert!(polled(panics));
+        assert_eq!(Arc::strong_count(&held), 1, "what it held is dropped");
+        assert!(polled(std::future::ready(())));
+        assert!(!polled(std::future::pending()));
     }
 }

@@ -223,18 +223,18 @@ impl Pressure {
         Err(self.refusal(Part::Engine))
     }
 
-    /// Lets a request to an application in, or refuses it. `waited`: for how long the first has that waits there.
+    /// Lets a request to an application in, or refuses it. `wait`: for how long it would wait there.
     ///
-    /// No share is refused, but each request that comes while others wait: the queue is as short as it may be
+    /// No share is refused, but each request that would wait for too long: the queue is as short as it may be
     /// without being empty. A share is known only once what was admitted before has been served, and what waits too long
     /// is served in vain.
     ///
     /// # Errors
     /// `OVERLOADED`.
-    pub(crate) fn admit_to_application(&self, rank: Rank, waited: impl FnOnce() -> Duration) -> Result<()> {
+    pub(crate) fn admit_to_application(&self, rank: Rank, wait: impl FnOnce() -> Duration) -> Result<()> {
         self.admit(rank)?;
         let is_shed = self.parts[Part::Application as usize].level() == Level::Shedding;
-        if is_shed && waited() >= self.hold(rank) {
+        if is_shed && wait() >= self.hold(rank) {
             return Err(self.refusal(Part::Application));
         }
         Ok(())
@@ -245,7 +245,7 @@ impl Pressure {
         Code::Overloaded.error(self.why(part))
     }
 
-    /// How long a request may wait for the application before others of `rank` are refused.
+    /// How long a request of `rank` may wait for the application.
     fn hold(&self, rank: Rank) -> Duration {
         let limit = self.limit();
         if matches!(rank, Rank::ProvenFill | Rank::ProvenRequest) { limit / 2 } else { limit / 4 }
@@ -267,7 +267,7 @@ impl Pressure {
         if part == Part::Application && level == Level::Shedding {
             let most = self.hold(Rank::ProvenRequest).as_secs_f64();
             return format!(
-                "the application is shedding{cause}; requests are refused while one waits for {most:.3} s"
+                "the application is shedding{cause}; requests that would wait for {most:.3} s are refused"
             );
         }
         format!(

@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use super::machine::{Machine, Reading};
 use super::stalls::Stalls;
-use super::{Cause, Part, Pressure};
+use super::{Cause, Level, Part, Pressure};
 use crate::pool::{Pool, PoolState};
 use crate::runtime::Threads;
 
@@ -22,6 +22,8 @@ const SOON: u32 = 3;
 /// The same for the application: a second in all. A handler may block its loop for half of one now and then, and what waits for it
 /// then is better served late than refused.
 const LATER: u32 = 17;
+/// For so long after work was shed it is certain that it was no handler that blocked its loop, and no more patience is needed.
+const RECENT: Duration = Duration::from_secs(30);
 /// Memory comes back by itself once stalled clients are cut (`stall_grace`), and the kernel's figure is of the last second.
 const MEMORY: u32 = 40;
 
@@ -38,6 +40,8 @@ struct Sampler {
     machines: [Machine; Part::ALL.len()],
     /// The latest that the application was, and for how many readings more it counts.
     late: (Duration, u32),
+    /// When the application's work was last shed.
+    shed: Option<Duration>,
 }
 
 /// A reading, and what it is of.
@@ -58,6 +62,7 @@ impl Pressure {
             stalls: Stalls::new(),
             machines: Part::ALL.map(|part| Machine::new(part == Part::Engine)),
             late: (Duration::ZERO, 0),
+            shed: None,
         };
         loop {
             sleep(PAUSE).await;
@@ -65,6 +70,11 @@ impl Pressure {
             sampler.look(&self, lateness);
         }
     }
+}
+
+/// For how many readings the application may be late after the first three, where its work was last shed at `shed`.
+fn patience(now: Duration, shed: Option<Duration>) -> u32 {
+    if shed.is_some_and(|shed| now.saturating_sub(shed) < RECENT) { SOON } else { LATER }
 }
 
 impl Sampler {
@@ -79,9 +89,12 @@ impl Sampler {
             self.late.1 -= 1;
         }
         let late = self.late.0;
+        if self.machines[Part::Application as usize].level() == Level::Shedding {
+            self.shed = Some(now);
+        }
         let application = Seen {
             load: late.as_secs_f64() / self.limit.as_secs_f64(),
-            patience: LATER,
+            patience: patience(now, self.shed),
             cause: Cause::Application(late),
         };
         self.follow(pressure, Part::Application, now, &application);
@@ -108,5 +121,18 @@ impl Sampler {
         let machine = &mut self.machines[part as usize];
         machine.read(Reading { at: now, load: seen.load, patience: seen.patience });
         pressure.follow(part, machine, Some(seen.cause).filter(|_| seen.load >= 1.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_application_that_was_overloaded_lately_is_given_less_time() {
+        let second = Duration::from_secs(1);
+        assert_eq!(patience(second, None), LATER);
+        assert_eq!(patience(100 * second, Some(71 * second)), SOON);
+        assert_eq!(patience(100 * second, Some(70 * second)), LATER);
     }
 }

@@ -239,7 +239,7 @@ fn a_change_is_told_once_with_its_cause() {
     );
     assert!(pressure.take_changes().is_empty());
     let why = pressure.why(Part::Application);
-    assert!(why.ends_with("0.250 s; requests are refused while one waits for 0.050 s"), "{why}");
+    assert!(why.ends_with("0.250 s; requests that would wait for 0.050 s are refused"), "{why}");
     assert_eq!(pressure.why(Part::Engine), "the engine is ok; 100 % of new requests are admitted");
 }
 
