@@ -17,7 +17,7 @@ use crate::port::{Receive, Slot};
 use crate::settings::Settings;
 use crate::transport::shared::{Application, Shared};
 
-/// Requests that are begun in one turn of the loop, before the handlers of them run. Those that wait can still be withdrawn when
+/// Requests that are begun in one turn of the loop, before their handlers run. Requests that wait can still be withdrawn when
 /// their clients leave, be refused in overload, or be taken in another order: what is begun cannot. Arbitrary.
 const TAKEN: usize = 8;
 
