@@ -61,8 +61,8 @@ class Edge:
     overload_after: float | None = 0.1
     """Seconds that an engine thread may come late to its timer, or a request wait for the application, before that is
     taken for overload: then new requests are refused in part (503, OVERLOADED), as many as it takes, and so are
-    requests that have waited for the application for so long. While one has, the newest is taken first. What is read for the
-    first site of an engine holds for the engine. None: nothing is refused before limits are met."""
+    requests that have waited for the application for so long. While one has, the newest is taken first. What is read
+    for the first site of an engine holds for the engine. None: nothing is refused before limits are met."""
     client_connections: int | None = None
     """Connections of one address at a time. Further ones are answered with 429 and closed. None: behind a proxy,
     or a network address translation, many clients have one address."""
