@@ -46,8 +46,8 @@ from harness.builds import AbsentError, rust
 from harness.cpu import core_busy, read_tree
 from harness.process_group import resident
 from harness.processes import HOST, PINNED, Process, free_port
-from harness.segments import origin_command
 from harness.settings import FULL
+from harness.title import title_server
 
 OUTPUT = results.DIRECTORY / "load_capacity.json"
 ROUNDS, QUICK_ROUNDS = 3, 1
@@ -146,22 +146,9 @@ class Row:
     resident: int
 
 
-@contextmanager
-def files(runtime: Path) -> Iterator[int]:
+def files(runtime: Path) -> AbstractContextManager[int]:
     """Serve a title by nginx."""
-    root = runtime / "root"
-    root.mkdir()
-    (root / "segment.m4s").write_bytes(os.urandom(BITRATE * SEGMENT_SECONDS // 8))
-    (root / "master.m3u8").write_text(f"#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH={BITRATE}\nmedia.m3u8\n")
-    rows = f"#EXTINF:{SEGMENT_SECONDS},\nsegment.m4s\n" * 100
-    head = f"#EXTM3U\n#EXT-X-TARGETDURATION:{SEGMENT_SECONDS}\n"
-    (root / "media.m3u8").write_text(f"{head}{rows}#EXT-X-ENDLIST\n")
-    port = free_port()
-    with Process(
-        origin_command(runtime, port, root, expires="off"), core=FULL.gateway_core, runtime=runtime
-    ) as server:
-        server.wait_until_listening(port)
-        yield port
+    return title_server(runtime, BITRATE * SEGMENT_SECONDS // 8, SEGMENT_SECONDS)
 
 
 @contextmanager

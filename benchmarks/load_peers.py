@@ -25,9 +25,9 @@ from pathlib import Path
 
 from harness import command, results
 from harness.builds import AbsentError, require
-from harness.processes import HOST, PINNED, Process, free_port
-from harness.segments import origin_command
+from harness.processes import HOST, PINNED
 from harness.settings import FULL
+from harness.title import title_server
 
 OUTPUT = results.DIRECTORY / "load_peers.json"
 SIZE, PERIOD = 2_000_000, 8
@@ -90,16 +90,6 @@ class Row:
         return self.cpu_seconds / self.bytes * 1e9 if self.bytes else 0.0
 
 
-def site(root: Path) -> None:
-    """What nginx serves: a title, and its segment."""
-    root.mkdir()
-    (root / "segment.m4s").write_bytes(os.urandom(SIZE))
-    bitrate = SIZE * 8 // PERIOD
-    (root / "master.m3u8").write_text(f"#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH={bitrate}\nmedia.m3u8\n")
-    rows = f"#EXTINF:{PERIOD},\nsegment.m4s\n" * 100
-    (root / "media.m3u8").write_text(f"#EXTM3U\n#EXT-X-TARGETDURATION:{PERIOD}\n{rows}#EXT-X-ENDLIST\n")
-
-
 def finished(arguments: list[str]) -> tuple[float, int]:
     """Run a generator on its core; return its processor time in seconds and its most resident memory in bytes."""
     process = subprocess.Popen(
@@ -120,6 +110,11 @@ def by_penstock(target: str, viewers: int, runtime: Path) -> tuple[int, int, flo
     return of_segments["count"], of_segments["bytes"], cpu, memory
 
 
+def k6() -> str:
+    """The path of the program. Raises AbsentError."""
+    return require("k6", "go install go.k6.io/k6@latest")
+
+
 def by_k6(target: str, viewers: int, runtime: Path, *, discard: bool) -> tuple[int, int, float, int]:
     """Files, bytes, processor time and memory."""
     known = {"DISCARD": str(discard).lower(), "VIEWERS": viewers, "SECONDS": SECONDS, "WITHIN": WITHIN}
@@ -129,9 +124,8 @@ def by_k6(target: str, viewers: int, runtime: Path, *, discard: bool) -> tuple[i
         text = text.replace(name, str(value))
     script, out = runtime / "script.js", runtime / "summary.json"
     script.write_text(text)
-    k6 = require("k6", "go install go.k6.io/k6@latest")
     cpu, memory = finished(
-        [k6, "run", "--quiet", "--no-usage-report", f"--summary-export={out}", str(script)]
+        [k6(), "run", "--quiet", "--no-usage-report", f"--summary-export={out}", str(script)]
     )
     metrics = json.loads(out.read_text())["metrics"]
     return metrics["http_reqs"]["count"], metrics["data_received"]["count"], cpu, memory
@@ -140,18 +134,14 @@ def by_k6(target: str, viewers: int, runtime: Path, *, discard: bool) -> tuple[i
 def version_of(tool: str) -> str:
     if tool == "penstock":
         return results.revision()
-    k6 = require("k6", "go install go.k6.io/k6@latest")
-    said = subprocess.run([k6, "version"], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run([k6(), "version"], capture_output=True, text=True, check=True).stdout
     return said.split()[1]
 
 
 def measure(tool: str, viewers: int, runtime: Path) -> Row:
     runtime.mkdir()
-    site(runtime / "root")
-    version, port = version_of(tool), free_port()
-    nginx = origin_command(runtime, port, runtime / "root", expires="off")
-    with Process(nginx, core=FULL.gateway_core, runtime=runtime) as server:
-        server.wait_until_listening(port)
+    version = version_of(tool)
+    with title_server(runtime, SIZE, PERIOD) as port:
         target = f"http://{HOST}:{port}"
         if tool == "penstock":
             files, size, cpu, memory = by_penstock(target, viewers, runtime)

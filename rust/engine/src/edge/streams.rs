@@ -271,7 +271,7 @@ impl Connection {
 mod tests {
     use super::*;
 
-    /// Polls a stream once, and says whether it is over, and whether what it held is gone.
+    /// Polls a stream once; whether it is over.
     fn polled(stream: impl Future<Output = ()> + Send + 'static) -> bool {
         let mut stream: Serve = Box::pin(stream);
         goes_to_its_end(&mut stream, &mut Context::from_waker(Waker::noop()))
