@@ -138,7 +138,7 @@ impl<'a> Inbound<'a> {
                 Err(_) if self.is_idle() => return Ok(None),
                 Err(error) => return Err(error),
             }
-            match self.reader.read_on(self.connection, &mut self.held, usize::MAX).await {
+            match self.reader.read_on(self.connection, &mut self.held, usize::MAX, 0).await {
                 Ok(Read::End { .. }) | Err(_) if self.is_idle() => return Ok(None),
                 Ok(Read::End { .. }) => return Err(gone("within a request head")),
                 Err(error) => return Err(error),
@@ -329,7 +329,8 @@ impl<'a> Inbound<'a> {
         // A little of what follows the request is read too: the client's disconnect comes after it.
         while self.held.is_none() {
             self.reader.readable(self.connection, None, Code::RequestTimeout, || true).await?;
-            if let Read::End { .. } = self.reader.read_on(self.connection, &mut self.held, usize::MAX).await?
+            if let Read::End { .. } =
+                self.reader.read_on(self.connection, &mut self.held, usize::MAX, 0).await?
             {
                 return Err(gone("before the end of the response"));
             }
@@ -353,7 +354,8 @@ impl<'a> Inbound<'a> {
                 come = self.reader.readable(self.connection, None, Code::RequestTimeout, || true), if !is_full => come,
             };
             come?;
-            if let Read::End { .. } = self.reader.read_on(self.connection, &mut self.held, usize::MAX).await?
+            if let Read::End { .. } =
+                self.reader.read_on(self.connection, &mut self.held, usize::MAX, 0).await?
             {
                 return Err(gone("before the end of the response"));
             }

@@ -4,7 +4,7 @@
 //! lock inside is hardly contended: both halves are polled by one task, and others only ask for an option of the socket. Plain HTTP reads with one `recv`
 //! straight into the caller's memory; TLS decrypts into it.
 
-use std::io::{self, IoSlice, Write};
+use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -49,6 +49,7 @@ pub(crate) struct Connection {
     pub(crate) limit: Watch,
     /// See [`Connection::note_head`].
     head: AtomicUsize,
+    body: AtomicUsize,
     /// See [`Connection::note_pipelined`].
     pipelined: AtomicBool,
 }
@@ -110,24 +111,23 @@ impl Connection {
             idle_since: None,
             limit: Watch::default(),
             head: AtomicUsize::new(0),
+            body: AtomicUsize::new(0),
             pipelined: AtomicBool::new(false),
         }
     }
 
-    /// The last head on it had this many bytes, and the body after it did not fit into a slab of heads; 0 if it did.
-    pub(crate) fn note_head(&self, length: usize) {
+    /// The last head on it had `length` bytes, and `body` after it, which did not fit into a slab of heads; both are 0 if it did.
+    pub(crate) fn note_head(&self, length: usize, body: usize) {
         // Relaxed, here and below: of the one task that reads.
         self.head.store(length, Ordering::Relaxed);
+        self.body.store(body, Ordering::Relaxed);
     }
 
-    /// How many bytes the first read of a head should bring, where frames matter. One origin's heads mostly have one length. If
-    /// the read ends with the head, the body begins at the front of a slab of its own, and is one frame where it fits: else the
-    /// beginning that came with the head is another, which costs a handler more than a read. A wrong guess costs a read.
-    pub(crate) fn next_head(&self) -> usize {
-        match self.head.load(Ordering::Relaxed) {
-            0 => usize::MAX,
-            length => length,
-        }
+    /// The lengths of the next head and of the body after it, if it is like the last one. One origin's heads mostly have one
+    /// length.
+    pub(crate) fn next_head(&self) -> Option<(usize, usize)> {
+        let length = self.head.load(Ordering::Relaxed);
+        (length > 0).then(|| (length, self.body.load(Ordering::Relaxed)))
     }
 
     /// Something was read that follows the request which is being answered, now or earlier.
@@ -167,6 +167,17 @@ impl Connection {
     /// Reads into `memory`: 0 is the end. Over TLS as many records as are there and fit.
     pub(crate) fn poll_read(&self, context: &mut Context<'_>, memory: &mut [u8]) -> Poll<io::Result<usize>> {
         lock(&self.inner).poll_read(context, memory)
+    }
+
+    /// As [`Socket::read_vectored`], of a plain connection.
+    pub(crate) fn read_vectored(&self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let Inner { transport, broken, .. } = &mut *lock(&self.inner);
+        let Transport::Plain(socket) = transport else { return Err(io::ErrorKind::Unsupported.into()) };
+        let _doing = doing(Work::Sockets);
+        match socket.read_vectored(parts)? {
+            0 => end(*broken).map(|()| 0),
+            count => Ok(count),
+        }
     }
 
     /// As [`Connection::poll_read`], into memory that may hold nothing yet. Not for a channel.
@@ -406,6 +417,14 @@ fn note_break(written: &io::Result<usize>, broken: &mut Option<io::ErrorKind>) {
     }
 }
 
+/// A read has found the end: that of a connection that a write has found broken is an error.
+fn end(broken: Option<io::ErrorKind>) -> io::Result<()> {
+    match broken.filter(|_| !cfg!(all(test, planted_bug = "reset-taken-for-end"))) {
+        Some(kind) => Err(kind.into()),
+        None => Ok(()),
+    }
+}
+
 fn reset_socket(socket: &Socket) {
     // An error means that it has ended already.
     let _ = socket.reset_on_close();
@@ -446,10 +465,7 @@ impl Inner {
                 let before = buffer.filled().len();
                 ready!(Pin::new(socket).poll_read(context, buffer))?;
                 let is_end = buffer.filled().len() == before && buffer.remaining() > 0;
-                match broken.filter(|_| is_end && !cfg!(all(test, planted_bug = "reset-taken-for-end"))) {
-                    Some(kind) => Poll::Ready(Err(kind.into())),
-                    None => Poll::Ready(Ok(())),
-                }
+                Poll::Ready(if is_end { end(*broken) } else { Ok(()) })
             }
             Transport::Tls(stream) => {
                 if let Some(failure) = failure.take() {

@@ -1,11 +1,12 @@
 //! Waits for a connection's bytes and reads them into the pool.
 //!
 //! The order is what bounds memory: first the socket must be readable, then a slab is taken, then there is exactly
-//! one read into it. A stream that waits holds no slab, unless its consumer still holds a part of it. The limit on
-//! waiting runs only here, so that neither a slow consumer nor a full pool is taken for a slow origin.
+//! one read into it; into two, the head's and the body's, if a long body is expected to follow the head. A stream that
+//! waits holds no slab, unless its consumer still holds a part of it. The limit on waiting runs only here, so that
+//! neither a slow consumer nor a full pool is taken for a slow origin.
 
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use super::connection::Connection;
 use super::watch::Watch;
 use crate::clock;
 use crate::error::{Code, Result};
-use crate::pool::{CLASSES, CopyReason, Pool, Purpose, Slice, Writer};
+use crate::pool::{CLASSES, CopyReason, Pool, PoolState, Purpose, Slice, Writer};
 use crate::stream::Feed;
 use crate::stream::reading::{self, worth_filling};
 
@@ -46,6 +47,9 @@ pub(crate) struct Reader {
     writer: Option<Writer>,
     /// Bytes that frames still need in the memory that was taken for them alone.
     reserved: usize,
+    /// The memory of the body, which the first read of the head was offered as well; and what it has brought of the body.
+    next: Option<Writer>,
+    ahead: Option<Slice>,
     limit: Watch,
     linger: Watch,
     wait: Wait,
@@ -69,6 +73,8 @@ impl Reader {
             pool: pool.clone(),
             writer: None,
             reserved: 0,
+            next: None,
+            ahead: None,
             limit,
             linger: Watch::default(),
             wait: Wait::Over,
@@ -157,7 +163,22 @@ impl Reader {
     /// The head has been read, and `remaining` bytes of body follow it, if that is known. What is left of the head's
     /// slab serves only a body that fits into it: to fill it first would cost every other body a short read.
     pub(crate) fn end_head(&mut self, remaining: Option<u64>) {
-        self.writer.take_if(|writer| remaining.is_none_or(|bytes| bytes > writer.remaining() as u64));
+        match self.next.take() {
+            Some(next) => self.writer = Some(next),
+            None => {
+                self.writer.take_if(|writer| remaining.is_none_or(|bytes| bytes > writer.remaining() as u64));
+            }
+        }
+    }
+
+    /// Whether something has come that no head and no body has been given.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.ahead.is_some()
+    }
+
+    /// What came after the memory of the head, in the same read.
+    pub(crate) fn take_ahead(&mut self) -> Option<Slice> {
+        self.ahead.take()
     }
 
     /// Bytes of the memory that the next read may continue.
@@ -172,7 +193,7 @@ impl Reader {
 
     /// The next message begins, and its reads need not continue the slab of the last one's.
     pub(crate) fn restart(&mut self) {
-        self.writer = None;
+        (self.writer, self.next, self.ahead) = (None, None, None);
         self.reserved = 0;
     }
 
@@ -187,6 +208,9 @@ impl Reader {
     fn free_unused(&mut self) {
         if self.reserved == 0 && self.writer.as_mut().is_some_and(Writer::reclaim) {
             self.writer = None;
+        }
+        if self.ahead.is_none() {
+            self.next = None;
         }
     }
 
@@ -207,16 +231,25 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads once behind `held`, the beginning of a head, and makes it one with what was read: at most `most` bytes.
+    /// Reads once behind `held`, the beginning of a head, and makes it one with what was read: at most `most` bytes. What
+    /// follows these goes into memory for `beyond` bytes, unless that is 0, there is too little memory or the connection is
+    /// not plain: see [`Reader::take_ahead`].
     pub(crate) async fn read_on(
         &mut self,
         connection: &Connection,
         held: &mut Option<Slice>,
         most: usize,
+        beyond: usize,
     ) -> Result<Read> {
         self.make_room(held).await?;
+        if beyond > 0 && !connection.is_tls() && self.pool.state() == PoolState::Open {
+            self.next = self.pool.writer(beyond, Purpose::Bulk).ok();
+        }
         let purpose = self.purpose();
-        let read = poll_fn(|context| self.poll_read(context, connection, 0, most, purpose)).await?;
+        let read = match self.pull() {
+            Some(read) => read,
+            None => poll_fn(|context| self.poll_read(context, connection, 0, most, purpose)).await?,
+        };
         if let Read::Bytes { slice, .. } = &read {
             match held {
                 Some(held) => held.join(slice.clone()).expect("a read continues the slab of the one before"),
@@ -224,6 +257,16 @@ impl Reader {
             }
         }
         Ok(read)
+    }
+
+    /// What came ahead belongs to the head: it is longer than it was expected to be.
+    fn pull(&mut self) -> Option<Read> {
+        let (ahead, writer) = (self.ahead.as_mut()?, self.writer.as_mut().expect("there is room"));
+        let offered = writer.remaining();
+        let pulled = ahead.split_to(ahead.len().min(offered));
+        self.ahead.take_if(|ahead| ahead.is_empty());
+        writer.spare()[..pulled.len()].copy_from_slice(&pulled);
+        Some(Read::Bytes { slice: writer.commit(pulled.len()), offered })
     }
 
     /// Reads once into a slab for about `size` bytes, and no more than `most` unless memory was reserved.
@@ -288,7 +331,18 @@ impl Reader {
         }
         let writer = self.writer.as_mut().expect("taken above");
         let offered = if self.reserved > 0 { self.reserved } else { writer.remaining().min(most) };
-        let count = match connection.poll_read(context, &mut writer.spare()[..offered]) {
+        let memory = &mut writer.spare()[..offered];
+        let read = match &mut self.next {
+            None => connection.poll_read(context, memory),
+            Some(next) => {
+                let parts = &mut [IoSliceMut::new(memory), IoSliceMut::new(next.spare())];
+                match connection.read_vectored(parts) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
+                    read => Poll::Ready(read),
+                }
+            }
+        };
+        let count = match read {
             Poll::Ready(Ok(0)) => return Poll::Ready(Ok(Read::End { clean: true })),
             Poll::Ready(Ok(count)) => count,
             Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
@@ -300,7 +354,10 @@ impl Reader {
         if connection.is_tls() {
             self.pool.count_copy(CopyReason::Tls, count);
         }
-        let slice = writer.commit(count);
+        let slice = writer.commit(count.min(offered));
+        if let Some(next) = self.next.as_mut().filter(|_| count > offered) {
+            self.ahead = Some(next.commit(count - offered));
+        }
         if self.reserved > 0 {
             self.reserved -= count;
             if self.reserved == 0 {

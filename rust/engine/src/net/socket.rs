@@ -1,9 +1,9 @@
 //! What bytes travel on: TCP or a Unix socket, with one face.
 
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -90,6 +90,31 @@ impl Socket {
             #[cfg(test)]
             Self::Simulated(end) => end.poll_read_ready(context),
         }
+    }
+
+    /// Reads into `parts`, one after the other, by one system call: 0 is the end. As a poll that has been ready it finds
+    /// nothing now and then, which is `WouldBlock`; then the runtime waits until the kernel announces more.
+    pub(crate) fn read_vectored(&self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let room: usize = parts.iter().map(|part| part.len()).sum();
+        let mut read = Err(io::ErrorKind::WouldBlock.into());
+        let mut call = |socket: BorrowedFd<'_>| {
+            read = rustix::io::readv(socket, parts).map_err(io::Error::from);
+            // What has left room has left nothing in the socket, and the runtime is told so as by a read that found nothing:
+            // it does so by itself only after a read into one part.
+            match &read {
+                Ok(count @ 1..) if *count < room => Err(io::ErrorKind::WouldBlock.into()),
+                Err(error) => Err(error.kind().into()),
+                Ok(_) => Ok(()),
+            }
+        };
+        // What it returns stands in `read`.
+        let _ = match self {
+            Self::Tcp(stream) => stream.try_io(Interest::READABLE, || call(stream.as_fd())),
+            Self::Unix(stream) => stream.try_io(Interest::READABLE, || call(stream.as_fd())),
+            #[cfg(test)]
+            Self::Simulated(end) => return end.receive_vectored(parts),
+        };
+        read
     }
 
     pub(crate) fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -125,7 +125,10 @@ impl Arriving {
     /// # Errors
     /// The error after the pieces that were emitted.
     pub(super) fn decode(&mut self, rest: Slice, emit: &mut dyn FnMut(Slice)) -> Result<()> {
-        let decoded = self.take(rest, emit);
+        let mut decoded = self.take(rest, emit);
+        if let Some(ahead) = self.reader.take_ahead().filter(|_| decoded.is_ok()) {
+            decoded = self.take(ahead, emit);
+        }
         self.reader.end_head(self.decoder.remaining());
         decoded
     }

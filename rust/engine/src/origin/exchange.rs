@@ -9,7 +9,7 @@ use super::upload::{Progress, Upload, alongside};
 use crate::clock;
 use crate::error::{Code, Error, Kind, Result};
 use crate::net::{Connection, Peer, Reader, Watch};
-use crate::pool::{CLASSES, Pool, Slice};
+use crate::pool::{Pool, Slice};
 use crate::stream::reading::ReadSizes;
 use crate::stream::{ResponseHead, Timings};
 use crate::wire::{BodyFraming, Handshake, Head, body_of, keeps_alive};
@@ -93,9 +93,7 @@ pub(super) async fn exchange(
     })?;
     progress.answered();
     let (body, keep) = begin(&response, upload, terms).map_err(midway)?;
-    let is_long =
-        matches!(body, BodyFraming::Length(bytes) if bytes + head.length() as u64 > CLASSES[0] as u64);
-    connection.note_head(if is_long { head.length() } else { 0 });
+    head.note(connection, body);
     let timings = Timings { first_byte, ..terms.timings };
     let head = ResponseHead { head: response, timings, reused: terms.reused };
     Ok(Answered { head, rest, reader, body, keep, progress })

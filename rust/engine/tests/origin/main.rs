@@ -14,4 +14,5 @@ mod server;
 mod settings;
 mod storm;
 mod stray;
+mod together;
 mod uploads;

@@ -1,6 +1,6 @@
 //! One end of a connection, with the face of a socket of tokio's.
 
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::task::{Context, Poll};
 
 use tokio::io::ReadBuf;
@@ -51,6 +51,33 @@ impl End {
                     Err(error) => return Poll::Ready(Err(error)),
                 }
             }
+        })
+    }
+
+    /// As a socket of the kernel's.
+    pub(crate) fn receive_vectored(&self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        within(|fabric| {
+            let room: usize = parts.iter().map(|part| part.len()).sum();
+            let mut whole = vec![0; room];
+            let received = fabric.receive(self, &mut whole);
+            match &received {
+                Ok(count) => {
+                    let mut left = &whole[..*count];
+                    for part in parts {
+                        let (now, later) = left.split_at(part.len().min(left.len()));
+                        part[..now.len()].copy_from_slice(now);
+                        left = later;
+                    }
+                    if *count > 0 && *count < room {
+                        fabric.side(self).readable.clear();
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    fabric.side(self).readable.clear();
+                }
+                Err(_) => {}
+            }
+            received
         })
     }
 

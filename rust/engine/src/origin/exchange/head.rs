@@ -9,8 +9,8 @@ use super::{Interim, Terms};
 use crate::clock;
 use crate::error::{Code, Result};
 use crate::net::{Connection, Read, Reader};
-use crate::pool::Slice;
-use crate::wire::{Head, HeadScanner};
+use crate::pool::{CLASSES, Slice};
+use crate::wire::{BodyFraming, Head, HeadScanner};
 
 /// Finds the final head at the front of what a connection brings.
 #[derive(Debug)]
@@ -40,9 +40,26 @@ impl<'a> HeadReader<'a> {
         self.parsed
     }
 
-    /// The length of the head, for the next one; 0 if it says nothing of that.
-    pub(super) fn length(&self) -> usize {
-        self.length
+    /// Notes what the next head on `connection` will be like, with the body after it.
+    pub(super) fn note(&self, connection: &Connection, body: BodyFraming) {
+        let body =
+            if let BodyFraming::Length(bytes) = body { usize::try_from(bytes).unwrap_or(0) } else { 0 };
+        let is_long = self.length > 0 && self.length.saturating_add(body) > CLASSES[0];
+        let (head, body) = if is_long && body > 0 { (self.length, body) } else { (0, 0) };
+        connection.note_head(head, body);
+    }
+
+    /// How much the first read of a head should bring, and how much of the body into memory of its own.
+    ///
+    /// One origin's heads mostly have one length, as have its bodies. If the first part ends with the head, the body begins at
+    /// the front of its memory, and is one frame where it fits: else the beginning that came with the head is another, which
+    /// costs a handler more than a read. Where frames do not matter, the first part takes what fits. A wrong guess costs a
+    /// read, or a copy within a slab of heads.
+    fn guess(&self, connection: &Connection) -> (usize, usize) {
+        let Some((head, body)) = connection.next_head() else { return (usize::MAX, 0) };
+        let most = if self.terms.in_frames { head } else { usize::MAX };
+        let beyond = head.saturating_add(body).saturating_sub(most.min(CLASSES[0]));
+        (most, beyond.min(self.terms.reads.known))
     }
 
     /// The head, the bytes after it in the same read, and the time to the first byte. 101 is returned unchanged.
@@ -79,16 +96,18 @@ impl<'a> HeadReader<'a> {
                 buffer = Some(rest).filter(|rest| !rest.is_empty());
                 continue;
             }
-            if buffer.is_some() {
-                reader.readable(connection, timeouts.between_bytes, Code::IoTimeout, || true).await?;
-            } else {
-                reader
-                    .readable(connection, timeouts.first_byte, Code::FirstByteTimeout, || progress.is_sent())
-                    .await?;
+            match buffer.is_some() {
+                // What came ahead is of the head.
+                _ if reader.is_ahead() => {}
+                true => reader.readable(connection, timeouts.between_bytes, Code::IoTimeout, || true).await?,
+                false => {
+                    let code = Code::FirstByteTimeout;
+                    reader.readable(connection, timeouts.first_byte, code, || progress.is_sent()).await?;
+                }
             }
-            let is_first = buffer.is_none() && self.terms.in_frames;
-            let most = if is_first { connection.next_head() } else { usize::MAX };
-            match reader.read_on(connection, &mut buffer, most).await? {
+            let is_first = self.first_byte.is_none();
+            let (most, beyond) = if is_first { self.guess(connection) } else { (usize::MAX, 0) };
+            match reader.read_on(connection, &mut buffer, most, beyond).await? {
                 Read::Bytes { .. } => {
                     self.first_byte.get_or_insert_with(|| clock::since(self.started));
                 }
