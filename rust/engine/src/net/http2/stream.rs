@@ -91,9 +91,13 @@ impl Channel for Stream {
     fn end_writing(&mut self) {
         let carrier = Arc::clone(&self.sending.carrier);
         let shared = &mut *carrier.shared();
-        if !self.sending.end(shared) {
-            self.sending.reset(shared, ErrorCode::INTERNAL_ERROR);
+        if self.sending.end(shared) {
+            return;
         }
+        if cfg!(all(test, planted_bug = "broken-stream-ends-well")) {
+            return shared.session.end(self.sending.stream, []);
+        }
+        self.sending.reset(shared, ErrorCode::INTERNAL_ERROR);
     }
 
     fn reset(&mut self) {
