@@ -11,7 +11,7 @@ use super::carrier::{Carrier, Shared};
 use super::message::{Message, Responses};
 use super::received::{Received, broken};
 use super::sending::Sending;
-use crate::net::{Channel, Lease, Socket};
+use crate::net::{Channel, Lease, Socket, Untaken};
 
 /// A stream of a connection.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ impl Channel for Stream {
         self.poll_end(&mut self.sending.carrier.shared()).is_ready()
     }
 
-    fn untaken(&self) -> Option<usize> {
+    fn untaken(&self) -> Option<Untaken> {
         self.sending.carrier.untaken(self.sending.stream)
     }
 

@@ -11,8 +11,10 @@ mod wire;
 
 use super::LOOK;
 use super::client::Asked;
+use super::events::{Route, Script};
 use super::plan::CLIENTS;
 use super::stage::{Scene, Stage, perform};
+use crate::net::simulated::Conditions;
 use crate::simulation::{Clock, Trace, Verdict, assert_reached, compare_traces, hold, simulate};
 use crate::sync::lock;
 pub(super) use client::{Client, Outside};
@@ -144,6 +146,25 @@ fn run(plan: &Plan, trace: &mut Trace) -> Verdict {
 #[test]
 fn clients_get_whole_streams_or_a_reset_within_their_windows() {
     simulate(TEST, &plans(), run);
+}
+
+/// Found by a seed. All of what the client is sent takes longer than the limit on clients that take nothing, and whenever it is
+/// looked at, its window is shut.
+#[test]
+fn a_stream_is_not_cut_while_its_client_reads_it_by_small_windows() {
+    for seed in 0..10 {
+        let conditions = Conditions { seed, delay: 2, packet: 485, room: 10_000, window: 8000 };
+        let plan = Plan {
+            conditions,
+            window: 100,
+            steps: vec![Step::Subscribe { client: 0, route: Route::Quiet }, Step::Wait(40_000)],
+            answers: Vec::new(),
+            scripts: vec![Script::whole(12, 1990)],
+        };
+        let mut trace = Trace::default();
+        assert_eq!(run(&plan, &mut trace), Ok(()), "{trace:#?}");
+        assert!(trace.mentions("request 0 is whole: 12 events"), "{trace:#?}");
+    }
 }
 
 #[test]
