@@ -7,8 +7,8 @@
 //! to answer, nor more often than allowed. At rest each request is answered, or its connection has ended; no memory, no
 //! connection and no task is left; and the counters have what the network saw.
 //!
-//! What else is simulated here has plans of its own: event streams ([`events`]), clients that speak HTTP/2 ([`streams`]), and the
-//! end of a site while all of these go on ([`drain`]).
+//! What else is simulated here has plans of its own: event streams ([`events`]), clients that speak HTTP/2 ([`streams`]), the
+//! topics of a hub ([`topics`]), and the end of a site while all of these go on ([`drain`]).
 
 mod client;
 mod drain;
@@ -20,6 +20,7 @@ mod plan;
 mod rig;
 mod stage;
 mod streams;
+mod topics;
 mod world;
 
 use crate::net::simulated::Conditions;

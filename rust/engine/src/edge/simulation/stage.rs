@@ -150,7 +150,7 @@ impl Stage {
 
     /// What holds when no client is there: no connection, no memory and no task is left, and the counters have what the network saw.
     pub(super) async fn end(self, clock: &mut Clock) -> Verdict {
-        let Rig { pool, meter, origins, cache, ledger, site, .. } = &self.rig;
+        let Rig { pool, meter, origins, cache, hub, ledger, site, .. } = &self.rig;
         let counts = site.counts();
         hold!((counts.connections, counts.active) == (0, 0), "at rest the site has {counts:?}");
         let stats = origins.stats();
@@ -169,6 +169,7 @@ impl Stage {
         cache.purge(Purge::All, false).map_err(|error| error.to_string())?;
         origins.close();
         site.close();
+        hub.close();
         settle().await;
         pass(clock, Duration::from_secs(2)).await;
         self.network.stop();
