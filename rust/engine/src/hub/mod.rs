@@ -38,6 +38,8 @@ mod lease;
 mod link;
 #[cfg(not(loom))]
 mod mirroring;
+#[cfg(all(test, not(loom)))]
+pub(crate) mod model;
 #[cfg(not(loom))]
 pub mod named;
 #[cfg(not(loom))]

@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 use tokio_rustls::TlsStream;
 
-use super::channel::Channel;
+use super::channel::{Channel, Untaken};
 use super::piece::Lease;
 use super::records::Records;
 use super::socket::Socket;
@@ -189,11 +189,11 @@ impl Connection {
         lock(&self.inner).poll_read_buffer(context, buffer)
     }
 
-    /// Bytes that were written and that the other side has not taken, where the kernel knows.
-    pub(crate) fn untaken(&self) -> Option<usize> {
+    /// What the other side has not taken of what was written, where the kernel knows.
+    pub(crate) fn untaken(&self) -> Option<Untaken> {
         match &lock(&self.inner).transport {
-            Transport::Plain(socket) => socket.untaken().ok(),
-            Transport::Tls(stream) => stream.get_ref().0.socket().untaken().ok(),
+            Transport::Plain(socket) => socket.untaken().ok().map(Untaken::of_socket),
+            Transport::Tls(stream) => stream.get_ref().0.socket().untaken().ok().map(Untaken::of_socket),
             Transport::Channel(channel) => channel.untaken(),
         }
     }

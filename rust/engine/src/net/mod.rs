@@ -24,7 +24,7 @@ mod watch;
 mod write_buffer;
 
 pub(crate) use called::Called;
-pub(crate) use channel::Channel;
+pub(crate) use channel::{Channel, Untaken};
 pub(crate) use connection::{Connection, Transport, Unrest};
 pub(crate) use failure::Peer;
 pub(crate) use filing::Filing;

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::piece::{Lease, Lent, PARTS_OF_PIECE, Piece};
-use super::{Connection, Life, Stall, StallClock, Watch};
+use super::{Connection, Life, Stall, StallClock, Untaken, Watch};
 use crate::sync::Arc as Shared;
 
 /// Parts of one write. Linux takes up to 1024; a chunk is three, so this is ten chunks. Arbitrary.
@@ -37,7 +37,7 @@ pub(crate) struct WriteBuffer {
     limit: Option<Duration>,
     stall: Watch,
     /// What the other side had not taken when the wait for the socket began.
-    untaken: Option<usize>,
+    untaken: Option<Untaken>,
     /// The socket is what is waited for.
     waits: bool,
     life: Option<(Shared<StallClock>, Shared<Stall>)>,
@@ -265,7 +265,7 @@ impl WriteBuffer {
     /// Whether the other side took something since the last call, or since the wait began.
     fn has_taken(&mut self, connection: &Connection) -> bool {
         let before = std::mem::replace(&mut self.untaken, connection.untaken());
-        matches!((before, self.untaken), (Some(before), Some(now)) if now < before)
+        matches!((before, self.untaken), (Some(before), Some(now)) if now.has_fallen_since(before))
     }
 
     fn advance(&mut self, mut taken: usize) {

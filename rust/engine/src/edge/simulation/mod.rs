@@ -7,8 +7,8 @@
 //! to answer, nor more often than allowed. At rest each request is answered, or its connection has ended; no memory, no
 //! connection and no task is left; and the counters have what the network saw.
 //!
-//! What else is simulated here has plans of its own: event streams ([`events`]), clients that speak HTTP/2 ([`streams`]), and the
-//! end of a site while all of these go on ([`drain`]).
+//! What else is simulated here has plans of its own: event streams ([`events`]), clients that speak HTTP/2 ([`streams`]), the
+//! topics of a hub ([`topics`]), and the end of a site while all of these go on ([`drain`]).
 
 mod client;
 mod drain;
@@ -20,15 +20,15 @@ mod plan;
 mod rig;
 mod stage;
 mod streams;
+mod topics;
 mod world;
 
 use crate::net::simulated::Conditions;
-use crate::simulation::{Clock, Trace, Verdict, compare_traces, hold, settle, simulate};
-use crate::sync::{Arc, Mutex, lock};
+use crate::simulation::{Clock, Trace, Verdict, compare_traces, hold, simulate};
+use crate::sync::lock;
 use client::Client;
 use plan::{Answer, Break, CLIENTS, Framing, Plan, Route, Step, What, plans};
 use stage::{Scene, Stage, perform};
-use world::World;
 
 const TEST: &str = "edge::simulation::clients_over_a_network_get_whole_bodies_or_none";
 /// Milliseconds in which clients do not look at what has come.
@@ -38,29 +38,22 @@ const OVER: u64 = 1000;
 
 struct Simulated {
     stage: Stage,
-    world: Arc<Mutex<World>>,
     clients: [Option<Client>; CLIENTS],
     requests: usize,
 }
 
 impl Scene for Simulated {
     async fn go_on(&mut self, trace: &mut Trace) -> Verdict {
-        settle().await;
-        origin::serve_all(&self.stage.network, &self.world);
-        let mut world = lock(&self.world);
-        world.tell(trace)?;
-        for client in self.clients.iter_mut().flatten() {
-            client.go_on(&mut world, trace)?;
-        }
-        Ok(())
+        self.stage.go_on(trace).await?;
+        let mut world = lock(&self.stage.world);
+        self.clients.iter_mut().flatten().try_for_each(|client| client.go_on(&mut world, trace))
     }
 }
 
 impl Simulated {
     fn new(plan: &Plan) -> Self {
         Self {
-            stage: Stage::new(&plan.conditions, plan.hedges),
-            world: Arc::new(Mutex::new(World::new(&plan.answers, plan.hedges))),
+            stage: Stage::new(&plan.conditions, plan.hedges, &plan.answers, &[]),
             clients: std::array::from_fn(|_| None),
             requests: 0,
         }
@@ -91,7 +84,7 @@ impl Simulated {
                     client.leave(resets);
                 }
             }
-            Step::Change(key) => lock(&self.world).versions[key] += 1,
+            Step::Change(key) => lock(&self.stage.world).versions[key] += 1,
             Step::Door(origin, door) => self.stage.set_door(origin, door),
             Step::Wait(time) => self.wait(time, LOOK, clock, trace).await?,
         }
@@ -116,8 +109,7 @@ impl Simulated {
         hold!(!self.is_waiting(), "a request is neither answered nor refused after {OVER} s");
         self.clients.iter_mut().for_each(|client| *client = None);
         self.wait(40_000, 2000, clock, trace).await?;
-        let accepted = lock(&self.world).accepted;
-        self.stage.end(accepted, clock).await
+        self.stage.end(clock).await
     }
 }
 

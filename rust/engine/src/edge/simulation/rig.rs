@@ -1,16 +1,19 @@
-//! A site with four routes for bodies and two for events, and what it is lent.
+//! A site with four routes for bodies, two for events and three for topics, and what it is lent.
 
 use std::sync::Arc as Plain;
 use std::time::Duration;
 
 use super::origin::address;
 use super::plan::ORIGINS;
+use super::topics;
 use crate::access::Limits;
 use crate::cache::{Cookies, Languages, Names, Policy, Query, RangeFill};
 use crate::edge::{
-    ClientLimits, EdgeConfig, Heads, Http2Limits, Ledger, Route, Routes, Service, Site, Supplies,
+    ClientLimits, EdgeConfig, Heads, Http2Limits, Ledger, Pattern, Route, Routes, Service, Site, Supplies,
+    Topics,
 };
 use crate::events::{self, Drain, Leave};
+use crate::hub::{History, Hub, HubConfig};
 use crate::origin::testing::{READS, limits, origins_within};
 use crate::origin::{
     Balance, Endpoint, HealthPolicy, Hedge, Member, Origins, RetryPolicy, Scheme, Timeouts, Upstream,
@@ -44,6 +47,7 @@ pub(super) struct Rig {
     pub(super) meter: Plain<Meter>,
     pub(super) origins: Arc<Origins>,
     pub(super) cache: Arc<Cache>,
+    pub(super) hub: Arc<Hub>,
     pub(super) ledger: Arc<Ledger>,
     pub(super) site: Arc<Site>,
 }
@@ -63,7 +67,8 @@ impl Rig {
         // A line of the log that waits is a task, and at rest there is no task.
         let origins = Arc::new(origins_within(&pool, limits, Duration::from_secs(10)));
         let cache = Arc::new(Cache::new(pool.clone(), 2 * REGION, 8, FLOW, Plain::clone(&meter)));
-        let routes = routes(&cache, hedges);
+        let hub = Arc::new(Hub::new(pool.clone(), hub_config()));
+        let routes = routes(&cache, &hub, hedges);
         let supplies = Supplies {
             pool: pool.clone(),
             flow: FLOW,
@@ -76,11 +81,11 @@ impl Rig {
         };
         let ledger = Arc::clone(&supplies.ledger);
         let site = Arc::new(Site::new(edge_config(), supplies, routes, None, None));
-        Self { pool, meter, origins, cache, ledger, site }
+        Self { pool, meter, origins, cache, hub, ledger, site }
     }
 }
 
-fn routes(cache: &Arc<Cache>, hedges: bool) -> Routes {
+fn routes(cache: &Arc<Cache>, hub: &Arc<Hub>, hedges: bool) -> Routes {
     let cached = |range_fill| Some(Caching::new(Arc::clone(cache), cache_policy(range_fill), "simulated"));
     let all = [
         ("relay", None, None),
@@ -91,7 +96,29 @@ fn routes(cache: &Arc<Cache>, hedges: bool) -> Routes {
     let all = all.map(|(name, upstream, caching)| spec(name, upstream, caching));
     let all = all.into_iter().chain([beating(), quiet()]);
     let all = all.map(|spec| Service::Relay(Arc::new(Route::new(None, spec, None))));
-    Routes::new(all.collect()).expect("six prefixes")
+    let topics = topics::Route::ALL.map(|route| Service::Topics(Arc::new(of_topics(hub, route))));
+    Routes::new(all.chain(topics).collect()).expect("nine prefixes")
+}
+
+/// All topics of the hub, for subscribers of one kind.
+fn of_topics(hub: &Arc<Hub>, route: topics::Route) -> Topics {
+    let name = route.name();
+    let pattern = Pattern { host: None, prefix: format!("/{name}/") };
+    Topics::new(name.to_owned(), pattern, Arc::clone(hub), route.terms(), no_limits(), Vec::new(), None)
+}
+
+fn hub_config() -> HubConfig {
+    HubConfig {
+        memory: 64 * 1024,
+        topics: 4,
+        history: History { events: 8, bytes: 12_000, age: Some(30 * SECOND) },
+        finished_age: 4 * SECOND,
+        external: false,
+    }
+}
+
+fn no_limits() -> RouteLimits {
+    RouteLimits { requests: Limits { concurrency: None, rate: None, burst: 1.0 }, body: None }
 }
 
 /// Events with comments between them, and with an event that tells of a failure.
@@ -192,7 +219,7 @@ fn spec(name: &str, upstream: Option<Arc<Upstream>>, caching: Option<Caching>) -
             total,
             lets_events_pause: false,
         },
-        limits: RouteLimits { requests: Limits { concurrency: None, rate: None, burst: 1.0 }, body: None },
+        limits: no_limits(),
         request: Vec::new(),
         response: Vec::new(),
         drain: Leave::Cancel,

@@ -3,9 +3,10 @@
 use std::sync::Arc as Plain;
 use std::time::Duration;
 
-use super::origin;
-use super::plan::ORIGINS;
+use super::plan::{Answer, ORIGINS};
 use super::rig::{NAME, OF_EVENTS, Rig};
+use super::world::World;
+use super::{events, origin};
 use crate::app::TlsSession;
 use crate::edge::client::{Addresses, Client};
 use crate::edge::listen;
@@ -14,7 +15,7 @@ use crate::net::{Connection, Socket, Transport};
 use crate::runtime::{Threads, turn_by};
 use crate::simulation::{Clock, Trace, Verdict, hold, in_simulated_time, pass, settle};
 use crate::store::Purge;
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex, lock};
 
 /// What is performed on a stage.
 pub(super) trait Scene {
@@ -44,6 +45,8 @@ pub(super) fn perform(work: impl AsyncFnOnce(&mut Clock) -> Verdict) -> Verdict 
 pub(super) struct Stage {
     pub(super) network: Network,
     pub(super) rig: Rig,
+    pub(super) world: Arc<Mutex<World>>,
+    pub(super) told: Arc<Mutex<events::World>>,
     /// None but the simulation's own, which is not one of an engine.
     threads: Plain<Threads>,
     /// Where the edge's ends of the clients' connections are.
@@ -53,7 +56,13 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    pub(super) fn new(conditions: &Conditions, hedges: bool) -> Self {
+    /// One whose origins give `answers`, and then good ones, and tell the events of `scripts`, and then endless ones.
+    pub(super) fn new(
+        conditions: &Conditions,
+        hedges: bool,
+        answers: &[Answer],
+        scripts: &[events::Script],
+    ) -> Self {
         let network = Network::new(conditions.clone());
         network.name(NAME, vec![origin::address(0)]);
         network.name(OF_EVENTS, vec![origin::of_events()]);
@@ -63,7 +72,25 @@ impl Stage {
         let site = Arc::clone(&rig.site);
         tokio::spawn(async move { site.keep_room().await });
         let threads = Plain::new(Threads::start(0).expect("none"));
-        Self { network, rig, threads, places: Vec::new(), has_streams: false }
+        Self {
+            network,
+            rig,
+            world: Arc::new(Mutex::new(World::new(answers, hedges))),
+            told: Arc::new(Mutex::new(events::World::new(scripts))),
+            threads,
+            places: Vec::new(),
+            has_streams: false,
+        }
+    }
+
+    /// Has all but the clients do what can be done now.
+    pub(super) async fn go_on(&self, trace: &mut Trace) -> Verdict {
+        settle().await;
+        origin::serve_all(&self.network, &self.world);
+        events::serve_all(&self.network, &self.told);
+        let verdict = lock(&self.world).tell(trace);
+        lock(&self.told).tell(trace);
+        verdict
     }
 
     /// A new connection to the edge.
@@ -122,15 +149,15 @@ impl Stage {
     }
 
     /// What holds when no client is there: no connection, no memory and no task is left, and the counters have what the network saw.
-    /// Origins have `accepted` so many connections.
-    pub(super) async fn end(self, accepted: u64, clock: &mut Clock) -> Verdict {
-        let Rig { pool, meter, origins, cache, ledger, site, .. } = &self.rig;
+    pub(super) async fn end(self, clock: &mut Clock) -> Verdict {
+        let Rig { pool, meter, origins, cache, hub, ledger, site, .. } = &self.rig;
         let counts = site.counts();
         hold!((counts.connections, counts.active) == (0, 0), "at rest the site has {counts:?}");
         let stats = origins.stats();
         for endpoint in &stats.endpoints {
             hold!((endpoint.active, endpoint.waiting) == (0, 0), "at rest there is {endpoint:?}");
         }
+        let accepted = lock(&self.world).accepted + lock(&self.told).accepted;
         hold!(stats.counts.opened <= accepted, "{} connections opened, of {accepted}", stats.counts.opened);
         let sums = ledger.sums();
         let sent: u64 = sums.iter().map(|sums| sums.sent).sum();
@@ -142,6 +169,7 @@ impl Stage {
         cache.purge(Purge::All, false).map_err(|error| error.to_string())?;
         origins.close();
         site.close();
+        hub.close();
         settle().await;
         pass(clock, Duration::from_secs(2)).await;
         self.network.stop();

@@ -14,6 +14,7 @@ use proptest::prelude::*;
 
 use super::pool;
 use crate::hub::answer::Answer;
+use crate::hub::model::{Block, Follower, Written, blocks, data};
 use crate::hub::topics::Asked;
 use crate::hub::{
     Admission, Event, Guest, History, Hub, HubConfig, Id, Join, Limits, Resumption, Slow, Terms, Wire,
@@ -80,16 +81,7 @@ fn plans() -> impl Strategy<Value = Vec<Step>> {
     vec(step, 1..150)
 }
 
-/// An event as it was published.
-struct Written {
-    topic: usize,
-    id: Id,
-    key: Option<u8>,
-    data: String,
-}
-
 /// One response, and what its client knows.
-#[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on one another")]
 struct Subscriber {
     source: Box<dyn Source>,
     topic: usize,
@@ -99,9 +91,7 @@ struct Subscriber {
     reads: bool,
     /// It has not read all the time since it came.
     has_stalled: bool,
-    /// All up to this it has, or was told that it may be missing; `None`: it has to be told of a gap.
-    place: Option<Id>,
-    is_told_of_end: bool,
+    follower: Follower,
     is_over: bool,
 }
 
@@ -117,18 +107,6 @@ struct Simulated {
 
 fn parsed(id: &str) -> Result<Id, String> {
     id.parse().map_err(|_| format!("{id:?} is no id"))
-}
-
-/// The fields of the events in `text`: id, type and data of each.
-fn events(text: &str) -> Vec<(Option<&str>, Option<&str>, String)> {
-    let blocks = text.split("\n\n").filter(|block| !block.is_empty());
-    blocks
-        .map(|block| {
-            let first = |name: &str| block.lines().find_map(|line| line.strip_prefix(name));
-            let data: Vec<_> = block.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
-            (first("id: "), first("event: "), data.join("\n"))
-        })
-        .collect()
 }
 
 impl Subscriber {
@@ -176,7 +154,7 @@ impl Simulated {
     }
 
     fn publish(&mut self, topic: usize, length: usize, key: Option<u8>, trace: &mut Trace) -> Verdict {
-        let data = format!("{} {}", self.written.len(), "x".repeat(length));
+        let data = data(self.written.len(), length);
         let name = key.map(|key| key.to_string());
         let event = Event { data: data.as_bytes(), key: name.as_deref(), ..Event::default() };
         match self.hub.publish(TOPICS[topic], &event) {
@@ -264,8 +242,7 @@ impl Simulated {
             woken,
             reads: true,
             has_stalled: false,
-            place,
-            is_told_of_end: false,
+            follower: Follower::new(topic, slow, place),
             is_over: false,
         });
         Ok(())
@@ -309,21 +286,22 @@ impl Simulated {
             return Ok(());
         }
         let text = subscriber.read()?;
-        for (id, kind, data) in events(&text) {
-            self.receive(number, &mut subscriber, id, kind, &data, trace)?;
+        for block in blocks(text.as_bytes()).0 {
+            self.receive(number, &mut subscriber, &block, trace)?;
         }
         let topic = subscriber.topic;
         if subscriber.is_over {
-            trace.note(format_args!("{number} is over, told: {}", subscriber.is_told_of_end));
-            let may = subscriber.is_told_of_end
-                || subscriber.has_stalled
-                || matches!(subscriber.slow, Slow::Disconnect { .. });
+            let is_told = subscriber.follower.is_told_of_end;
+            trace.note(format_args!("{number} is over, told: {is_told}"));
+            let may = is_told || subscriber.has_stalled || matches!(subscriber.slow, Slow::Disconnect { .. });
             hold!(may, "the response of {number} ended without a reason");
             return Ok(());
         }
         let newest = self.newest(topic, 0).unwrap_or_default();
-        let place =
-            subscriber.place.ok_or_else(|| format!("{number} was not told of the gap after its id"))?;
+        let place = subscriber
+            .follower
+            .place
+            .ok_or_else(|| format!("{number} was not told of the gap after its id"))?;
         let is_there = self
             .hub
             .topic_stats(TOPICS[topic])
@@ -337,51 +315,16 @@ impl Simulated {
         &mut self,
         number: usize,
         subscriber: &mut Subscriber,
-        id: Option<&str>,
-        kind: Option<&str>,
-        data: &str,
+        block: &Block,
         trace: &mut Trace,
     ) -> Verdict {
+        let Block { id, kind, data } = block;
         trace.note(format_args!("{number} gets {id:?} {kind:?}, {} bytes", data.len()));
-        let name = id.ok_or_else(|| format!("{number} got an event without an id"))?;
-        let id = parsed(name)?;
-        self.last[number] = Some((subscriber.topic, name.to_owned()));
-        match kind {
-            Some("penstock-gap") => {
-                subscriber.place = Some(id);
-                return Ok(());
-            }
-            Some("penstock-end") => {
-                let newest = self.newest(subscriber.topic, 0).unwrap_or_default();
-                hold!(
-                    subscriber.place.is_some_and(|place| place >= newest),
-                    "{number} was told the end before {newest}"
-                );
-                subscriber.is_told_of_end = true;
-                return Ok(());
-            }
-            Some(kind) => return Err(format!("{number} got an event of the type {kind:?}")),
-            None => {}
-        }
-        self.received += 1;
-        let place =
-            subscriber.place.ok_or_else(|| format!("{number} got {id}, and no gap before it was told"))?;
-        hold!(id > place, "{number} got {id} after {place}");
-        let at =
-            self.written.iter().position(|written| written.id == id && written.topic == subscriber.topic);
-        let at = at.ok_or_else(|| format!("{number} got {id}, which was not published to its topic"))?;
-        hold!(self.written[at].data == data, "{number} got {id} with other bytes than were published");
-        let conflates = subscriber.slow == Slow::NewestPerKey;
-        let missed = self.written[..at]
-            .iter()
-            .enumerate()
-            .filter(|(_, one)| one.topic == subscriber.topic && one.id > place);
-        for (before, one) in missed {
-            let newer = |other: &Written| other.topic == one.topic && other.key == one.key;
-            let is_replaced = conflates && one.key.is_some() && self.written[before + 1..].iter().any(newer);
-            hold!(is_replaced, "{number} got {id} after {place}, and {} is missing", one.id);
-        }
-        subscriber.place = Some(id);
+        let follower = &mut subscriber.follower;
+        let before = follower.received;
+        follower.take(block, &self.written).map_err(|wrong| format!("{number} {wrong}"))?;
+        self.received += follower.received - before;
+        self.last[number] = id.clone().map(|id| (subscriber.topic, id));
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use super::carrier::{Carrier, Shared};
 use super::message::{Message, Requests};
 use super::received::{Received, broken};
 use super::sending::Sending;
-use crate::net::{Channel, Lease, Socket};
+use crate::net::{Channel, Lease, Socket, Untaken};
 use crate::wire::{grpc_kind, has_no_body};
 
 /// A stream to an origin.
@@ -226,7 +226,7 @@ impl Channel for AskedStream {
         self.is_refused
     }
 
-    fn untaken(&self) -> Option<usize> {
+    fn untaken(&self) -> Option<Untaken> {
         self.sending.carrier.untaken(self.sending.stream)
     }
 

@@ -11,7 +11,7 @@ use penstock_http2::{ErrorCode, Failure, Frame, Session};
 use tokio::io::ReadBuf;
 
 use super::meter::{Excess, Meter};
-use crate::net::{Connection, Lease};
+use crate::net::{Connection, Lease, Untaken};
 use crate::runtime;
 use crate::sync::{Mutex, MutexGuard, lock};
 
@@ -151,18 +151,20 @@ impl Carrier {
         self.shared().meter.excess()
     }
 
-    /// A number that falls when the other side takes something of what a stream sends.
-    pub(super) fn untaken(&self, stream: u32) -> Option<usize> {
+    /// What the other side has not taken of what a stream sends.
+    pub(super) fn untaken(&self, stream: u32) -> Option<Untaken> {
         let mut shared = self.shared();
+        let unframed = shared.session.unsent(stream);
         if shared.session.is_held(stream) {
-            return Some(usize::MAX);
+            return Some(Untaken { unframed, written: None });
         }
         let turn = runtime::turn();
         if shared.taken.0 != turn || turn == 0 {
             let written = usize::try_from(shared.meter.written()).unwrap_or(usize::MAX);
-            shared.taken = (turn, written.saturating_sub(self.connection.untaken()?));
+            let waiting = self.connection.untaken()?.written?;
+            shared.taken = (turn, written.saturating_sub(waiting));
         }
-        Some(usize::MAX - shared.taken.1)
+        Some(Untaken { unframed, written: Some(usize::MAX - shared.taken.1) })
     }
 
     /// Reads and writes what there is. Ready at the end of the connection; what was wrong is told by the fields of [`Shared`].
@@ -414,7 +416,10 @@ impl Shared {
             } else {
                 self.frames.append(self.session.control());
             }
-            let frame = self.session.frame(FRAME, LAST_FRAME, &mut self.frames);
+            let is_held_up = cfg!(all(test, planted_bug = "unread-stream-holds-others"))
+                && self.bodies.iter().any(|(known, _)| self.session.is_held(*known));
+            let frame =
+                if is_held_up { None } else { self.session.frame(FRAME, LAST_FRAME, &mut self.frames) };
             self.push_frames(start);
             let Some(Frame { stream, bytes }) = frame else { return };
             if bytes > 0 && bytes < STARVED && self.session.unsent(stream) > 0 {

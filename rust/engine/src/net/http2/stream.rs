@@ -11,7 +11,7 @@ use super::carrier::{Carrier, Shared};
 use super::message::{Message, Responses};
 use super::received::{Received, broken};
 use super::sending::Sending;
-use crate::net::{Channel, Lease, Socket};
+use crate::net::{Channel, Lease, Socket, Untaken};
 
 /// A stream of a connection.
 #[derive(Debug)]
@@ -91,9 +91,13 @@ impl Channel for Stream {
     fn end_writing(&mut self) {
         let carrier = Arc::clone(&self.sending.carrier);
         let shared = &mut *carrier.shared();
-        if !self.sending.end(shared) {
-            self.sending.reset(shared, ErrorCode::INTERNAL_ERROR);
+        if self.sending.end(shared) {
+            return;
         }
+        if cfg!(all(test, planted_bug = "broken-stream-ends-well")) {
+            return shared.session.end(self.sending.stream, []);
+        }
+        self.sending.reset(shared, ErrorCode::INTERNAL_ERROR);
     }
 
     fn reset(&mut self) {
@@ -107,7 +111,7 @@ impl Channel for Stream {
         self.poll_end(&mut self.sending.carrier.shared()).is_ready()
     }
 
-    fn untaken(&self) -> Option<usize> {
+    fn untaken(&self) -> Option<Untaken> {
         self.sending.carrier.untaken(self.sending.stream)
     }
 

@@ -14,15 +14,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::LOOK;
 use super::client::{Asked, Client};
-use super::events::{self, Client as Subscriber};
+use super::events::{Client as Subscriber, Subscription};
 use super::stage::{Scene, Stage, perform};
-use super::streams::Client as StreamClient;
-use super::world::World;
-use super::{LOOK, origin};
-use crate::simulation::{Clock, Trace, Verdict, assert_reached, compare_traces, hold, settle, simulate};
-use crate::sync::{Arc, Mutex, lock};
-use plan::{CLIENTS, Plan, Step, plans};
+use super::streams::{Client as StreamClient, Outside};
+use crate::simulation::{Clock, Trace, Verdict, assert_reached, compare_traces, hold, simulate};
+use crate::sync::{Arc, lock};
+use plan::{By, CLIENTS, Plan, Step, plans};
 
 const TEST: &str = "edge::simulation::drain::what_has_begun_ends_whole_and_nothing_outlives_the_end";
 /// Milliseconds in which clients do not look at what has come, while nothing new is asked.
@@ -36,8 +35,6 @@ const WINDOW: u32 = 3000;
 
 struct Simulated {
     stage: Stage,
-    world: Arc<Mutex<World>>,
-    told: Arc<Mutex<events::World>>,
     clients: [Option<Client>; CLIENTS],
     streams: [Option<StreamClient>; CLIENTS],
     subscribers: [Option<Subscriber>; CLIENTS],
@@ -62,17 +59,13 @@ struct Drained {
 
 impl Scene for Simulated {
     async fn go_on(&mut self, trace: &mut Trace) -> Verdict {
-        settle().await;
-        origin::serve_all(&self.stage.network, &self.world);
-        events::serve_all(&self.stage.network, &self.told);
+        self.stage.go_on(trace).await?;
         {
-            let (mut world, mut told) = (lock(&self.world), lock(&self.told));
-            let verdict = world.tell(trace);
-            told.tell(trace);
-            verdict?;
+            let (mut world, told) = (lock(&self.stage.world), lock(&self.stage.told));
             self.clients.iter_mut().flatten().try_for_each(|client| client.go_on(&mut world, trace))?;
-            self.streams.iter_mut().flatten().try_for_each(|client| client.go_on(&mut world, trace))?;
             self.subscribers.iter_mut().flatten().try_for_each(|client| client.go_on(&told, trace))?;
+            let mut outside = Outside { world: &mut world, told: &told };
+            self.streams.iter_mut().flatten().try_for_each(|client| client.go_on(&mut outside, trace))?;
         }
         if self.stage.rig.site.active() > 0 {
             self.quiet = Instant::now();
@@ -85,9 +78,7 @@ impl Scene for Simulated {
 impl Simulated {
     fn new(plan: &Plan) -> Self {
         Self {
-            stage: Stage::new(&plan.conditions, false),
-            world: Arc::new(Mutex::new(World::new(&plan.answers, false))),
-            told: Arc::new(Mutex::new(events::World::new(&plan.scripts))),
+            stage: Stage::new(&plan.conditions, false, &plan.answers, &plan.scripts),
             clients: std::array::from_fn(|_| None),
             streams: std::array::from_fn(|_| None),
             subscribers: std::array::from_fn(|_| None),
@@ -105,10 +96,10 @@ impl Simulated {
         self.clients[client].insert(free).ask(number, route, key, what, false);
     }
 
-    fn ask_by_stream(&mut self, client: usize, asked: Asked) {
+    fn ask_by_stream(&mut self, client: usize, ask: impl FnOnce(&mut StreamClient)) {
         let free = StreamClient::free(&mut self.streams[client], &mut self.stage, client, WINDOW);
         if let Some(client) = free {
-            client.ask(asked);
+            ask(client);
             self.requests += 1;
         }
     }
@@ -121,12 +112,15 @@ impl Simulated {
                 self.ask(client, &Asked { number, route, key, what });
             }
             Step::Ask { client, is_stream: true, route, key, what } => {
-                self.ask_by_stream(client, Asked { number, route, key, what });
+                self.ask_by_stream(client, |client| client.ask(Asked { number, route, key, what }));
             }
-            Step::Subscribe { client, route, is_old } => {
+            Step::Subscribe { client, route, by: By::Stream } => {
+                self.ask_by_stream(client, |client| client.subscribe(number, route));
+            }
+            Step::Subscribe { client, route, by } => {
                 let free = self.subscribers[client].take().filter(Subscriber::takes_more);
                 let free = free.unwrap_or_else(|| Subscriber::new(client, self.stage.connect()));
-                self.subscribers[client].insert(free).subscribe(number, route, is_old);
+                self.subscribers[client].insert(free).subscribe(number, route, by == By::Old);
                 self.requests += 1;
             }
             Step::Wait(time) => return self.wait(time, LOOK, clock, trace).await,
@@ -138,7 +132,7 @@ impl Simulated {
     /// What holds between the drain and the close.
     fn check(&self) -> Verdict {
         let Some(drained) = &self.drained else { return Ok(()) };
-        let Self { clients, streams, subscribers, stage, quiet, .. } = self;
+        let Self { clients, streams, stage, quiet, .. } = self;
         let plain = clients.iter().flatten();
         let lost = plain.clone().flat_map(|client| &client.unanswered);
         let mut lost = lost.chain(streams.iter().flatten().flat_map(|client| &client.unanswered));
@@ -147,9 +141,6 @@ impl Simulated {
         let is_later = |number: &&usize| **number >= drained.first || drained.unanswered.contains(*number);
         let promising = plain.flat_map(|client| &client.promising).find(is_later);
         hold!(promising.is_none(), "the answer to request {promising:?} promises another one");
-        let told = lock(&self.told);
-        let broken = subscribers.iter().flatten().any(|client| client.is_broken(&told));
-        hold!(!broken, "an event stream was broken off by the drain");
         let is_known = streams.iter().flatten().all(StreamClient::is_parted);
         hold!(drained.at.elapsed() < SOON || is_known, "a client of HTTP/2 is not told");
         let connections = stage.rig.site.counts().connections;
@@ -167,17 +158,26 @@ impl Simulated {
         let site = Arc::clone(&self.stage.rig.site);
         site.drain(RETRY);
         tokio::spawn(async move { site.end_events(Duration::from_millis(time)).await });
-        let world = lock(&self.world);
+        let begun = self.subscriptions().filter(|subscription| subscription.has_begun());
+        let events = begun.map(|subscription| subscription.number).collect();
+        let world = lock(&self.stage.world);
         let all = 0..self.requests;
-        let begun = self.subscribers.iter().flatten().filter(|client| client.has_begun());
-        self.drained = Some(Drained {
-            events: begun.map(Subscriber::request).collect(),
+        let drained = Drained {
+            events,
             at: Instant::now(),
             first: self.requests,
             begun: all.clone().filter(|number| world.is_asked(*number)).collect(),
             unanswered: all.filter(|number| world.is_asked(*number) && !world.is_answered(*number)).collect(),
-        });
-        lock(&self.told).is_drained = true;
+        };
+        drop(world);
+        self.drained = Some(drained);
+        lock(&self.stage.told).is_drained = true;
+    }
+
+    /// The last request for events of each client of HTTP/1.1, and all open ones by HTTP/2.
+    fn subscriptions(&self) -> impl Iterator<Item = &Subscription> {
+        let plain = self.subscribers.iter().flatten().filter_map(Subscriber::subscription);
+        plain.chain(self.streams.iter().flatten().flat_map(StreamClient::subscriptions))
     }
 
     /// What is left is given the rest of the time, and then ends at once.
@@ -185,13 +185,13 @@ impl Simulated {
         self.wait(time, SELDOM, clock, trace).await?;
         self.wait(1500, SELDOM, clock, trace).await?;
         let begun = self.drained.take().map(|drained| drained.events).unwrap_or_default();
-        for client in self.subscribers.iter().flatten() {
-            let is_late = begun.contains(&client.request()) && !client.is_over();
-            hold!(!is_late, "event stream {} does not end within the time for that", client.request());
-        }
+        let is_late = |one: &&Subscription| begun.contains(&one.number) && !one.is_over();
+        let late = self.subscriptions().find(is_late).map(|subscription| subscription.number);
+        hold!(late.is_none(), "event stream {late:?} does not end within the time for that");
         let active = self.stage.rig.site.active();
         trace.note(format_args!("the site is closed, with {active} requests"));
-        lock(&self.world).is_closed = true;
+        lock(&self.stage.world).is_closed = true;
+        lock(&self.stage.told).is_closed = true;
         self.stage.rig.site.close();
         self.wait(5000, SELDOM, clock, trace).await?;
         let counts = self.stage.rig.site.counts();
@@ -204,8 +204,7 @@ impl Simulated {
         self.streams.iter_mut().for_each(|client| *client = None);
         self.subscribers.iter_mut().for_each(|client| *client = None);
         self.wait(40_000, 2000, clock, trace).await?;
-        let accepted = lock(&self.world).accepted + lock(&self.told).accepted;
-        self.stage.end(accepted, clock).await
+        self.stage.end(clock).await
     }
 }
 

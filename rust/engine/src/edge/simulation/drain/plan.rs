@@ -37,9 +37,18 @@ pub(super) enum Step {
     Subscribe {
         client: usize,
         route: Events,
-        is_old: bool,
+        by: By,
     },
     Wait(u64),
+}
+
+/// What a client of events speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    /// HTTP/1.0, where a stream ends with the connection.
+    Old,
+    Plain,
+    Stream,
 }
 
 pub(super) fn plans() -> impl Strategy<Value = Plan> {
@@ -60,12 +69,12 @@ pub(super) fn plans() -> impl Strategy<Value = Plan> {
 
 fn steps(longest: u64) -> impl Strategy<Value = Step> {
     let events = prop_oneof![Just(Events::Beating), Just(Events::Quiet)];
+    let by = prop_oneof![1 => Just(By::Old), 4 => Just(By::Plain), 3 => Just(By::Stream)];
     prop_oneof![
         6 => (0..CLIENTS, any::<bool>(), routes(), 0..KEYS, whats()).prop_map(
             |(client, is_stream, route, key, what)| Step::Ask { client, is_stream, route, key, what }
         ),
-        3 => (0..CLIENTS, events, prop::bool::weighted(0.2))
-            .prop_map(|(client, route, is_old)| Step::Subscribe { client, route, is_old }),
+        4 => (0..CLIENTS, events, by).prop_map(|(client, route, by)| Step::Subscribe { client, route, by }),
         4 => (1..longest).prop_map(Step::Wait),
     ]
 }

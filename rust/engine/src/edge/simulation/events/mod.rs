@@ -10,31 +10,30 @@ mod client;
 mod origin;
 mod plan;
 mod seen;
+mod subscription;
 
 use super::LOOK;
 use super::stage::{Scene, Stage, perform};
-use crate::simulation::{Clock, Trace, Verdict, assert_reached, compare_traces, hold, settle, simulate};
-use crate::sync::{Arc, Mutex, lock};
+use crate::simulation::{Clock, Trace, Verdict, assert_reached, compare_traces, hold, simulate};
+use crate::sync::lock;
 pub(super) use client::Client;
 pub(super) use origin::{World, serve_all};
 use plan::{CLIENTS, Plan, Step, plans};
-pub(super) use plan::{Route, Script, scripts_that_go_well};
+pub(super) use plan::{Route, Script, scripts, scripts_that_go_well};
+pub(super) use subscription::{Over, Subscription};
 
 const TEST: &str = "edge::simulation::events::clients_get_whole_events_in_order_until_a_visible_end";
 
 struct Simulated {
     stage: Stage,
-    world: Arc<Mutex<World>>,
     clients: [Option<Client>; CLIENTS],
     requests: usize,
 }
 
 impl Scene for Simulated {
     async fn go_on(&mut self, trace: &mut Trace) -> Verdict {
-        settle().await;
-        serve_all(&self.stage.network, &self.world);
-        let mut world = lock(&self.world);
-        world.tell(trace);
+        self.stage.go_on(trace).await?;
+        let world = lock(&self.stage.told);
         self.clients.iter_mut().flatten().try_for_each(|client| client.go_on(&world, trace))
     }
 }
@@ -42,8 +41,7 @@ impl Scene for Simulated {
 impl Simulated {
     fn new(plan: &Plan) -> Self {
         Self {
-            stage: Stage::new(&plan.conditions, false),
-            world: Arc::new(Mutex::new(World::new(&plan.scripts))),
+            stage: Stage::new(&plan.conditions, false, &[], &plan.scripts),
             clients: std::array::from_fn(|_| None),
             requests: 0,
         }
@@ -84,14 +82,14 @@ impl Simulated {
         self.wait(3000, LOOK, clock, trace).await?;
         self.wait(60_000, 500, clock, trace).await?;
         {
-            let world = lock(&self.world);
-            self.clients.iter().flatten().try_for_each(|client| client.check_rest(&world))?;
+            let world = lock(&self.stage.told);
+            let all = self.clients.iter().flatten().filter_map(Client::subscription);
+            all.into_iter().try_for_each(|subscription| subscription.check_rest(&world))?;
         }
         self.clients.iter_mut().for_each(|client| *client = None);
         self.wait(40_000, 2000, clock, trace).await?;
         self.check_place(clock, trace).await?;
-        let accepted = lock(&self.world).accepted;
-        self.stage.end(accepted, clock).await
+        self.stage.end(clock).await
     }
 
     /// A stream whose client leaves is read on: no other one has the place.
@@ -100,10 +98,11 @@ impl Simulated {
         let before = meter(&self.stage);
         hold!(before.draining == 0, "at rest {} streams are read on", before.draining);
         trace.note(format_args!("{} read on, {} not", before.drained, before.undrained));
-        lock(&self.world).go_on_endlessly();
+        lock(&self.stage.told).go_on_endlessly();
         self.subscribe(0, Route::Quiet, false);
         self.wait(3000, LOOK, clock, trace).await?;
-        let client = self.clients[0].take().filter(Client::has_begun);
+        let has_begun = |client: &Client| client.subscription().is_some_and(Subscription::has_begun);
+        let client = self.clients[0].take().filter(has_begun);
         client.ok_or("at rest no stream begins")?.leave(true);
         self.wait(1000, LOOK, clock, trace).await?;
         let after = meter(&self.stage);

@@ -26,6 +26,8 @@ pub(in crate::edge::simulation) struct World {
     lines: Vec<String>,
     /// No more is begun: streams may end after any event.
     pub(in crate::edge::simulation) is_drained: bool,
+    /// The site has ended all that was under way.
+    pub(in crate::edge::simulation) is_closed: bool,
 }
 
 /// A stream that the origin has begun.

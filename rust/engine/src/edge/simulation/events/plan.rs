@@ -93,6 +93,11 @@ impl Script {
         }
     }
 
+    /// One of so many events, of so many bytes each, with a good end.
+    pub(in crate::edge::simulation) fn whole(events: usize, size: usize) -> Self {
+        Self { events, size, ends: Ends::Whole, ..Self::endless() }
+    }
+
     /// The bytes of one of its events, by the numbers of the request, of the stream and of the event.
     pub(super) fn event(&self, (request, stream, event): (usize, usize, usize)) -> String {
         let data = format!("{stream:02}-{event:03} ").repeat(self.size / 7 + 1);
@@ -151,7 +156,7 @@ pub(in crate::edge::simulation) fn scripts_that_go_well() -> impl Strategy<Value
     })
 }
 
-fn scripts() -> impl Strategy<Value = Script> {
+pub(in crate::edge::simulation) fn scripts() -> impl Strategy<Value = Script> {
     let wait = prop_oneof![6 => 0..100_u64, 1 => 0..5000_u64];
     let framing = prop_oneof![3 => Just(Framing::Chunked), 1 => Just(Framing::Close)];
     let speed = prop_oneof![2 => (1..2000_usize, Just(0_u64)), 1 => (50..400_usize, 1..300_u64)];

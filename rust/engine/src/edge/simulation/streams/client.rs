@@ -1,4 +1,4 @@
-//! A client that speaks HTTP/2: several streams on a connection, each read or not.
+//! A client that speaks HTTP/2: several streams on a connection, each read or not. Some are streams of events.
 //!
 //! Heads are written and read by the project's own crate; what the edge sends is held against the rules by [`Wire`], which shares
 //! nothing with it.
@@ -9,6 +9,7 @@ use penstock_http2::{ErrorCode, First, Item, Limits, Reset, Session};
 
 use super::wire::Wire;
 use crate::edge::simulation::client::Asked;
+use crate::edge::simulation::events::{self, Over, Subscription};
 use crate::edge::simulation::http::{self, Message};
 use crate::edge::simulation::link::{Ended, Link};
 use crate::edge::simulation::plan::{What, upload};
@@ -36,9 +37,21 @@ pub(in crate::edge::simulation) struct Client {
     pub(in crate::edge::simulation) unanswered: Vec<usize>,
 }
 
+/// What is asked for on a stream.
+enum Wanted {
+    Body(Asked),
+    Events(Subscription),
+}
+
+/// What happens outside of the engine.
+pub(in crate::edge::simulation) struct Outside<'a> {
+    pub(in crate::edge::simulation) world: &'a mut World,
+    pub(in crate::edge::simulation) told: &'a events::World,
+}
+
 /// A request that has not been answered to the end.
 struct Stream {
-    asked: Asked,
+    wanted: Wanted,
     upload: VecDeque<u8>,
     response: Option<Message>,
     reads: bool,
@@ -92,13 +105,38 @@ impl Client {
         self.streams.is_empty()
     }
 
+    /// Whether something is asked for that comes to an end.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.streams.values().any(|stream| matches!(stream.wanted, Wanted::Body(_)))
+    }
+
+    /// When nothing is on its way any more.
+    pub(super) fn check_rest(&self, told: &events::World) -> Verdict {
+        self.subscriptions().try_for_each(|subscription| subscription.check_rest(told))
+    }
+
     pub(in crate::edge::simulation) fn ask(&mut self, asked: Asked) {
-        let Some(id) = self.session.open() else { return };
-        let (method, path, range) = asked.first();
         let upload = match asked.what {
             What::Post(length) => upload(asked.number, length),
             What::Get | What::Head | What::Range(..) => Vec::new(),
         };
+        self.open(asked.first(), upload, Wanted::Body(asked));
+    }
+
+    pub(in crate::edge::simulation) fn subscribe(&mut self, number: usize, route: events::Route) {
+        let mut subscription = Subscription::new(number, route, false);
+        subscription.has_stalled = !self.link.reads;
+        self.open(("GET", subscription.path(), None), Vec::new(), Wanted::Events(subscription));
+    }
+
+    /// Asks on a new stream, with the method, the path, and the value of Range if there is one.
+    fn open(
+        &mut self,
+        (method, path, range): (&'static str, String, Option<String>),
+        upload: Vec<u8>,
+        wanted: Wanted,
+    ) {
+        let Some(id) = self.session.open() else { return };
         let length = upload.len().to_string();
         let mut fields: Vec<(&[u8], &[u8])> = Vec::new();
         fields.extend(range.as_ref().map(|range| (b"range".as_slice(), range.as_bytes())));
@@ -111,7 +149,7 @@ impl Client {
             authority: b"edge.test",
             path: path.as_bytes(),
         };
-        if asked.what == What::Head {
+        if method == "HEAD" {
             self.session.expect_no_body(id);
         }
         self.session.send_head(id, first, fields, upload.is_empty());
@@ -120,7 +158,7 @@ impl Client {
             self.session.end(id, []);
         }
         let stream = Stream {
-            asked,
+            wanted,
             upload: upload.into(),
             response: None,
             reads: true,
@@ -134,12 +172,17 @@ impl Client {
     pub(super) fn read(&mut self, reads: bool) {
         self.link.reads = reads;
         self.has_stalled |= !reads;
+        if !reads {
+            self.streams.values_mut().for_each(Stream::stall);
+        }
     }
 
     pub(super) fn read_stream(&mut self, place: usize, reads: bool) {
         if let Some(stream) = self.streams.values_mut().nth(place) {
             stream.reads = reads;
-            stream.has_stalled |= !reads;
+            if !reads {
+                stream.stall();
+            }
         }
     }
 
@@ -162,15 +205,28 @@ impl Client {
         self.link.leave(resets);
     }
 
-    /// Sends and reads what can be, and holds what has come against `world`.
-    pub(in crate::edge::simulation) fn go_on(&mut self, world: &mut World, trace: &mut Trace) -> Verdict {
+    /// The requests for events that have not come to an end.
+    pub(in crate::edge::simulation) fn subscriptions(&self) -> impl Iterator<Item = &Subscription> {
+        self.streams.values().filter_map(|stream| match &stream.wanted {
+            Wanted::Events(subscription) => Some(subscription),
+            Wanted::Body(_) => None,
+        })
+    }
+
+    /// Sends and reads what can be, and holds what has come against what happens outside.
+    pub(in crate::edge::simulation) fn go_on(
+        &mut self,
+        outside: &mut Outside<'_>,
+        trace: &mut Trace,
+    ) -> Verdict {
         if self.link.ended.is_none() {
             self.receive(trace)?;
         }
         let numbers: Vec<u32> = self.streams.keys().copied().collect();
         for id in numbers {
-            self.take(id, world, trace)?;
+            self.take(id, outside, trace)?;
         }
+        self.subscriptions().try_for_each(Subscription::check)?;
         self.send()
     }
 
@@ -212,36 +268,33 @@ impl Client {
     }
 
     /// Takes what has come on a stream.
-    fn take(&mut self, id: u32, world: &mut World, trace: &mut Trace) -> Verdict {
+    fn take(&mut self, id: u32, outside: &mut Outside<'_>, trace: &mut Trace) -> Verdict {
         let Self { session, streams, .. } = self;
         let Some(stream) = streams.get_mut(&id) else { return Ok(()) };
         let before = stream.held;
         while let Some(item) = session.read(id) {
-            stream.receive(item, world)?;
+            stream.receive(item, outside.world)?;
         }
         if stream.held != before {
-            if let Some(response) = &stream.response {
-                stream.asked.judge(response, false, world)?;
-            }
+            stream.look(None, outside, trace)?;
         }
         if stream.reads && stream.held > 0 {
             session.release(id, std::mem::take(&mut stream.held));
         }
-        let number = stream.asked.number;
         let reset = session.reset_of(id);
         if reset.is_none() && session.has_received_all(id) {
-            let response = stream.response.as_ref().ok_or("a stream ends without a head")?;
-            stream.asked.judge(response, true, world)?;
-            let (status, length) = (response.status(), response.body.len());
-            trace.note(format_args!("{number} is answered: {status}, {length} bytes"));
+            let status = stream.response.as_ref().ok_or("a stream ends without a head")?.status();
+            stream.look(Some(Over::Whole), outside, trace)?;
             // It sends its body as fast as it may, unless it does not hear that it may. That of an origin has no body.
-            let is_late = status == 408 && length > 0;
-            hold!(!is_late || self.has_stalled, "{number} was not let send its body");
+            let is_late = status == 408 && stream.length() > 0;
+            hold!(!is_late || self.has_stalled, "{} was not let send its body", stream.number());
             // The rest of the request is of no use.
             session.reset(id, ErrorCode::CANCEL);
         } else if let Some(reset) = reset {
-            self.unanswered.push(number);
-            self.judge_reset(id, reset, world, trace)?;
+            if let Wanted::Body(asked) = &stream.wanted {
+                self.unanswered.push(asked.number);
+            }
+            self.take_reset(id, reset, outside, trace)?;
         } else {
             return Ok(());
         }
@@ -251,25 +304,29 @@ impl Client {
     }
 
     /// A stream is broken off only for its origin, or because its client has not read.
-    fn judge_reset(&self, id: u32, reset: Reset, world: &World, trace: &mut Trace) -> Verdict {
-        let stream = &self.streams[&id];
-        let number = stream.asked.number;
-        let code = match reset {
+    fn take_reset(&mut self, id: u32, reset: Reset, outside: &mut Outside<'_>, trace: &mut Trace) -> Verdict {
+        let Self { streams, has_stalled, .. } = self;
+        let Some(stream) = streams.get_mut(&id) else { return Ok(()) };
+        let (number, length) = (stream.number(), stream.length());
+        let (code, over) = match reset {
             Reset::Sent(code) => {
                 hold!(stream.is_reset, "{number} breaks the rules of HTTP/2: {code}");
-                "its client".to_owned()
+                ("its client".to_owned(), None)
             }
-            Reset::Received(code) => code.to_string(),
+            Reset::Received(code) => (code.to_string(), Some(Over::Broken)),
             Reset::Refused => {
                 hold!(stream.response.is_none(), "{number} is refused after the head of its response");
-                hold!(!world.is_asked(number), "{number} is refused, and was sent to an origin");
-                "a refusal".to_owned()
+                hold!(!outside.world.is_asked(number), "{number} is refused, and was sent to an origin");
+                ("a refusal".to_owned(), Some(Over::Broken))
             }
-            Reset::Lost => "the end of the connection".to_owned(),
+            Reset::Lost => ("the end of the connection".to_owned(), Some(Over::Reset)),
         };
-        let length = stream.response.as_ref().map_or(0, |response| response.body.len());
         trace.note(format_args!("{number} is reset by {code} after {length} bytes"));
-        let has_read = !stream.has_stalled && !self.has_stalled && !stream.is_reset && !world.is_closed;
+        if let Some(over) = over {
+            stream.look(Some(over), outside, trace)?;
+        }
+        let world = &*outside.world;
+        let has_read = !stream.has_stalled && !*has_stalled && !stream.is_reset && !world.is_closed;
         hold!(
             !(has_read && world.is_well(number)),
             "{number} is broken off, and its origin has answered well"
@@ -279,12 +336,32 @@ impl Client {
 }
 
 impl Stream {
+    fn number(&self) -> usize {
+        match &self.wanted {
+            Wanted::Body(asked) => asked.number,
+            Wanted::Events(subscription) => subscription.number,
+        }
+    }
+
+    /// Bytes of the response's body that have come.
+    fn length(&self) -> usize {
+        self.response.as_ref().map_or(0, |response| response.body.len())
+    }
+
+    /// It is not read for a time.
+    fn stall(&mut self) {
+        self.has_stalled = true;
+        if let Wanted::Events(subscription) = &mut self.wanted {
+            subscription.has_stalled = true;
+        }
+    }
+
     fn receive(&mut self, item: Item, world: &mut World) -> Verdict {
         match item {
             Item::Head(text) => {
                 let (head, _) = http::head(&[&text[..], b"\r\n"].concat()).ok_or("a head has no end")?;
                 if head.status() >= 200 {
-                    world.begun.insert(self.asked.number);
+                    world.begun.insert(self.number());
                     self.response = Some(head);
                 }
             }
@@ -294,9 +371,29 @@ impl Stream {
                 response.body.extend(&bytes[..]);
             }
             Item::Trailers(fields) => {
-                return Err(format!("{} got trailers, which no origin sends: {fields:?}", self.asked.number));
+                return Err(format!("{} got trailers, which no origin sends: {fields:?}", self.number()));
             }
         }
         Ok(())
+    }
+
+    /// Holds what has come against what happens outside. It is `over` if it has an end.
+    fn look(&mut self, over: Option<Over>, outside: &Outside<'_>, trace: &mut Trace) -> Verdict {
+        let response = self.response.as_ref();
+        match (&mut self.wanted, response) {
+            (Wanted::Events(subscription), response) => {
+                subscription.look(response, over, outside.told, trace)
+            }
+            (Wanted::Body(asked), Some(response)) => {
+                let is_whole = over == Some(Over::Whole);
+                asked.judge(response, is_whole, outside.world)?;
+                if is_whole {
+                    let (number, length) = (asked.number, response.body.len());
+                    trace.note(format_args!("{number} is answered: {}, {length} bytes", response.status()));
+                }
+                Ok(())
+            }
+            (Wanted::Body(_), None) => Ok(()),
+        }
     }
 }

@@ -3,6 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use crate::edge::simulation::events::{self, Script, scripts};
 use crate::edge::simulation::plan::{
     Answer, CLIENTS, KEYS, ORIGINS, Route, What, answers, quick_conditions, routes, whats,
 };
@@ -16,6 +17,8 @@ pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
     /// How origins answer, in the order of what they are asked; after the last one, well.
     pub(super) answers: Vec<Answer>,
+    /// What the origin of events tells.
+    pub(super) scripts: Vec<Script>,
 }
 
 #[derive(Debug, Clone)]
@@ -25,6 +28,10 @@ pub(super) enum Step {
         route: Route,
         key: usize,
         what: What,
+    },
+    Subscribe {
+        client: usize,
+        route: events::Route,
     },
     /// Of the streams of a client one is read, or not.
     ReadStream(usize, usize),
@@ -44,15 +51,23 @@ pub(super) enum Step {
 }
 
 pub(super) fn plans() -> impl Strategy<Value = Plan> {
-    (quick_conditions(), 100..9000_u32, vec(steps(), 1..80), vec(answers(), 0..50))
-        .prop_map(|(conditions, window, steps, answers)| Plan { conditions, window, steps, answers })
+    (quick_conditions(), 100..9000_u32, vec(steps(), 1..80), vec(answers(), 0..50), vec(scripts(), 0..10))
+        .prop_map(|(conditions, window, steps, answers, scripts)| Plan {
+            conditions,
+            window,
+            steps,
+            answers,
+            scripts,
+        })
 }
 
 fn steps() -> impl Strategy<Value = Step> {
     let ask = (0..CLIENTS, routes(), 0..KEYS, whats());
+    let events = prop_oneof![Just(events::Route::Beating), Just(events::Route::Quiet)];
     let stream = || (0..CLIENTS, 0..4_usize);
     prop_oneof![
         16 => ask.prop_map(|(client, route, key, what)| Step::Ask { client, route, key, what }),
+        3 => (0..CLIENTS, events).prop_map(|(client, route)| Step::Subscribe { client, route }),
         1 => stream().prop_map(|(client, stream)| Step::ReadStream(client, stream)),
         3 => stream().prop_map(|(client, stream)| Step::StallStream(client, stream)),
         3 => stream().prop_map(|(client, stream)| Step::Reset(client, stream)),
