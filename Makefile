@@ -38,9 +38,11 @@ $(VENV)/.tools: pyproject.toml | toolchain
 	@$(call fetch,$(BIN)/python -m pip install -q --group test --group lint --group docs,Python packages)
 	touch $@
 
-$(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES) | toolchain
+$(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES) $(wildcard rust/profiles/*) | toolchain
 	@$(call fetch,$(CARGO) fetch --quiet --locked --manifest-path rust/Cargo.toml,Rust crates)
-	$(BIN)/maturin develop --release --quiet $(FEATURES:%=--features %)
+	@# A profile is of a target that is named.
+	RUSTFLAGS="$$RUSTFLAGS $$($(BIN)/python build_backend/penstock_profile.py)" \
+	  $(BIN)/maturin develop --release --quiet --target $(HOST) $(FEATURES:%=--features %)
 	@# Other features make a file of another name, and Python would load the older one.
 	@ls -t python/penstock/_native.*.so | tail -n +2 | xargs -r rm
 	touch $@
@@ -239,8 +241,8 @@ lint: build structure words docs ## Check format, lints, types, stubs, imports a
 	$(BIN)/ruff format --check python tests benchmarks examples dashboards .ci/release build_backend
 	$(BIN)/ruff check python tests benchmarks examples dashboards .ci/release build_backend
 	$(BIN)/mypy
-	MYPYPATH=.ci/release $(BIN)/mypy .ci/release/*.py
-	$(BIN)/mypy build_backend/penstock_build.py
+	MYPYPATH=.ci/release:build_backend $(BIN)/mypy .ci/release/*.py
+	MYPYPATH=build_backend $(BIN)/mypy build_backend/*.py
 	$(BIN)/python -m mypy.stubtest penstock._native
 	$(BIN)/hadolint packaging/image/Dockerfile
 
@@ -309,6 +311,10 @@ test-interpreters: $(VENV)/.tools ## Run the Python tests on every interpreter a
 bench: build ## Measure the boundary and compare the gateway with its peers
 	$(BIN)/python -m pytest -q --benchmark-enable --benchmark-json=benchmarks/results/boundary.json benchmarks/test_boundary.py
 	$(BIN)/python benchmarks/compare.py
+
+.PHONY: profile
+profile: build ## Record what runs often in the engine, for the compiler (needs llvm-tools of rustup; quarter of an hour)
+	$(BIN)/python benchmarks/record_profile.py
 
 .PHONY: counts
 counts: build ## Count instructions and calls per request; AGAINST=FILE fails if a row is higher than in that run

@@ -11,6 +11,7 @@ import subprocess
 from typing import Any
 
 import maturin
+import penstock_profile
 
 # As `rust-version` in rust/Cargo.toml.
 OLDEST_RUST = (1, 85)
@@ -54,6 +55,18 @@ def _checked(name: str, *arguments: object) -> Any:
     return getattr(maturin, name)(*arguments)
 
 
+def _profiled(name: str, *arguments: object) -> Any:
+    """As `_checked`, of a build: for this machine, by its recorded profile, unless a target is asked for."""
+    if not missing() and not any(
+        given in os.environ for given in ("CARGO_BUILD_TARGET", "MATURIN_PEP517_ARGS")
+    ):
+        target, version = penstock_profile.compiler()
+        os.environ["MATURIN_PEP517_ARGS"] = f"--target {target}"
+        flags = [os.environ.get("RUSTFLAGS", ""), *penstock_profile.flags(target, version)]
+        os.environ["RUSTFLAGS"] = " ".join(filter(None, flags))
+    return _checked(name, *arguments)
+
+
 def get_requires_for_build_wheel(config_settings: dict[str, object] | None = None) -> Any:
     """The first question of installers."""
     return _checked("get_requires_for_build_wheel", config_settings)
@@ -89,7 +102,7 @@ def build_wheel(
     metadata_directory: str | None = None,
 ) -> Any:
     """Build with what Cargo.lock names."""
-    return _checked("build_wheel", wheel_directory, config_settings, metadata_directory)
+    return _profiled("build_wheel", wheel_directory, config_settings, metadata_directory)
 
 
 def build_editable(
@@ -98,7 +111,7 @@ def build_editable(
     metadata_directory: str | None = None,
 ) -> Any:
     """Build with what Cargo.lock names."""
-    return _checked("build_editable", wheel_directory, config_settings, metadata_directory)
+    return _profiled("build_editable", wheel_directory, config_settings, metadata_directory)
 
 
 def build_sdist(sdist_directory: str, config_settings: dict[str, object] | None = None) -> Any:

@@ -11,6 +11,9 @@ import packing
 import targets
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "build_backend"))
+
+import penstock_profile  # noqa: E402
 
 
 def epoch() -> int:
@@ -23,23 +26,30 @@ def epoch() -> int:
     return int(asked.stdout)
 
 
-def _environment() -> dict[str, str]:
+def _environment(target: str) -> dict[str, str]:
     """That of the compilers: no path of this machine gets into what they write."""
     crates = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo") / "registry" / "src"
     # zig, which links for an old libc and for other architectures, is a package of this environment.
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    flags = [f"--remap-path-prefix={ROOT}={packing.CHECKOUT}", f"--remap-path-prefix={crates}=/cargo"]
+    flags.append("-Clink-arg=-Wl,--build-id=sha1")
+    if target:
+        flags += penstock_profile.flags(target, penstock_profile.compiler()[1])
     return os.environ | {
         "PATH": path,
         "SOURCE_DATE_EPOCH": str(epoch()),
-        "RUSTFLAGS": f"--remap-path-prefix={ROOT}={packing.CHECKOUT} --remap-path-prefix={crates}=/cargo "
-        "-Clink-arg=-Wl,--build-id=sha1",
+        "RUSTFLAGS": " ".join(flags),
         "CFLAGS": f"-ffile-prefix-map={crates}=/cargo",
     }
 
 
-def _maturin(*arguments: str | Path) -> None:
+def _maturin(*arguments: str | Path, target: str = "") -> None:
+    """Run maturin; with a target, by its recorded profile."""
     subprocess.run(
-        [Path(sys.executable).with_name("maturin"), *arguments], cwd=ROOT, env=_environment(), check=True
+        [Path(sys.executable).with_name("maturin"), *arguments],
+        cwd=ROOT,
+        env=_environment(target),
+        check=True,
     )
 
 
@@ -53,7 +63,8 @@ def wheel(flavour: targets.Flavour, where: targets.Platform, version: str, out: 
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
         options = ["--zig", "--target", where.triple, "--compatibility", where.policy, *flavour.options]
-        _maturin("build", "--release", "--quiet", "--locked", "--out", folder, *options)
+        build = ("build", "--release", "--quiet", "--locked", "--out", folder)
+        _maturin(*build, *options, target=where.triple)
         (built,) = Path(folder).glob("*.whl")
         if built.name != name:
             raise RuntimeError(f"maturin has built {built.name}, and not {name}")

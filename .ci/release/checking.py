@@ -30,6 +30,7 @@ _IN_SDIST: Final = (
     "rust/Cargo.lock",
     "rust/Cargo.toml",
     "build_backend/penstock_build.py",
+    "build_backend/penstock_profile.py",
     "LICENSE",
     "PKG-INFO",
 )
@@ -37,6 +38,7 @@ _MAY_BE_IN_SDIST: Final = re.compile(
     r"(PKG-INFO|LICENSE|README\.md|pyproject\.toml|build_backend/\w+\.py|rust/Cargo\.(lock|toml)|rust/\w+/Cargo\.toml"
     r"|rust/\w+/(src|tests|examples)/[\w/-]+\.(rs|html|css|js)|rust/[\w/]+/golden\.txt|rust/load/tests/sabre/ours\.json"
     r"|python/penstock/(py\.typed|_native\.pyi|[\w/]+\.(py|css)|demo/(media|static)/[\w.]+)"
+    r"|rust/profiles/[\w.-]+\.profdata\.xz"
     r"|docs/man/data/share/man/man1/penstock[\w-]*\.1)"
 )
 

@@ -188,7 +188,7 @@ def _command(gateway: Gateway, launch: Launch) -> list[str]:
 
 
 @contextmanager
-def _started(
+def started(
     row: Row, gateway: Gateway, settings: Settings, under: Callable[[list[str], Path], list[str]]
 ) -> Iterator[tuple[Lockstep, Process, Path]]:
     """Run a gateway, and put the load on it until it is warm. Raises AbsentError, StartError or LoadError."""
@@ -222,7 +222,7 @@ def _put(row: Row, load: Lockstep) -> None:
 
 def profile(row: Row, gateway: Gateway, settings: Settings) -> Profile:
     """Return what a window of the row's steps executes. Raises AbsentError, StartError or LoadError."""
-    with _started(row, gateway, settings, callgrind.command) as (load, process, runtime):
+    with started(row, gateway, settings, callgrind.command) as (load, process, runtime):
         counter = Callgrind(process, runtime)
         counter.count()
         row.step(load)
@@ -234,7 +234,7 @@ def profile(row: Row, gateway: Gateway, settings: Settings) -> Profile:
 def cache_lines(row: Row, gateway: Gateway, settings: Settings) -> tuple[float, float]:
     """Return how many cache lines of code and of data a step touches, per unit. Raises as `profile`."""
     under = partial(callgrind.command, with_cache=True)
-    with _started(row, gateway, settings, under) as (load, process, runtime):
+    with started(row, gateway, settings, under) as (load, process, runtime):
         counter = Callgrind(process, runtime)
         touched = []
         for _ in range(COLD_STEPS):
@@ -256,7 +256,7 @@ def _wakeups(row: Row, load: Lockstep) -> float:
 
 def calls(row: Row, gateway: Gateway, settings: Settings) -> Calls:
     """Count what a window of the row's steps calls. Raises AbsentError, StartError or LoadError."""
-    with _started(row, gateway, settings, lambda command, _runtime: command) as (load, process, runtime):
+    with started(row, gateway, settings, lambda command, _runtime: command) as (load, process, runtime):
         with SystemCalls(process.pid, runtime) as counter:
             _put(row, load)
         units = row.steps * row.units
