@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::LOOK;
 use super::client::{Asked, Client};
 use super::events::{Client as Subscriber, Subscription};
-use super::stage::{Scene, Stage, perform};
+use super::stage::{Cast, Scene, Stage, perform};
 use super::streams::{Client as StreamClient, Outside};
 use crate::simulation::{Clock, Trace, Verdict, assert_reached, compare_traces, hold, simulate};
 use crate::sync::{Arc, lock};
@@ -77,8 +77,9 @@ impl Scene for Simulated {
 
 impl Simulated {
     fn new(plan: &Plan) -> Self {
+        let cast = Cast { answers: &plan.answers, scripts: &plan.scripts, ..Cast::default() };
         Self {
-            stage: Stage::new(&plan.conditions, false, &plan.answers, &plan.scripts),
+            stage: Stage::new(&plan.conditions, &cast),
             clients: std::array::from_fn(|_| None),
             streams: std::array::from_fn(|_| None),
             subscribers: std::array::from_fn(|_| None),

@@ -13,7 +13,7 @@ mod seen;
 mod subscription;
 
 use super::LOOK;
-use super::stage::{Scene, Stage, perform};
+use super::stage::{Cast, Scene, Stage, perform};
 use crate::simulation::{Clock, Trace, Verdict, assert_reached, compare_traces, hold, simulate};
 use crate::sync::lock;
 pub(super) use client::Client;
@@ -41,7 +41,7 @@ impl Scene for Simulated {
 impl Simulated {
     fn new(plan: &Plan) -> Self {
         Self {
-            stage: Stage::new(&plan.conditions, false, &[], &plan.scripts),
+            stage: Stage::new(&plan.conditions, &Cast { scripts: &plan.scripts, ..Cast::default() }),
             clients: std::array::from_fn(|_| None),
             requests: 0,
         }

@@ -13,7 +13,7 @@ use super::LOOK;
 use super::client::Asked;
 use super::events::{Route, Script};
 use super::plan::CLIENTS;
-use super::stage::{Scene, Stage, perform};
+use super::stage::{Cast, Scene, Stage, perform};
 use crate::net::simulated::Conditions;
 use crate::simulation::{Clock, Trace, Verdict, assert_reached, compare_traces, hold, simulate};
 use crate::sync::lock;
@@ -44,8 +44,9 @@ impl Scene for Simulated {
 
 impl Simulated {
     fn new(plan: &Plan) -> Self {
+        let cast = Cast { answers: &plan.answers, scripts: &plan.scripts, ..Cast::default() };
         Self {
-            stage: Stage::new(&plan.conditions, false, &plan.answers, &plan.scripts),
+            stage: Stage::new(&plan.conditions, &cast),
             clients: std::array::from_fn(|_| None),
             requests: 0,
             window: plan.window,

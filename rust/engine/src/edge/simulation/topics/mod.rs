@@ -9,7 +9,7 @@ mod client;
 mod plan;
 
 use super::LOOK;
-use super::stage::{Scene, Stage, perform};
+use super::stage::{Cast, Scene, Stage, perform};
 use crate::hub::model::{Written, data, newest};
 use crate::hub::{Event, Id};
 use crate::simulation::{Clock, Trace, Verdict, assert_reached, compare_traces, hold, simulate};
@@ -36,7 +36,7 @@ impl Scene for Simulated {
 impl Simulated {
     fn new(plan: &Plan) -> Self {
         Self {
-            stage: Stage::new(&plan.conditions, false, &[], &[]),
+            stage: Stage::new(&plan.conditions, &Cast::default()),
             clients: std::array::from_fn(|_| Client::default()),
             written: Vec::new(),
             subscriptions: 0,
