@@ -12,6 +12,7 @@
 //! topics of a hub ([`topics`]), and the end of a site while all of these go on ([`drain`]).
 
 mod client;
+mod codes;
 mod drain;
 mod events;
 mod given;
@@ -27,9 +28,10 @@ mod topics;
 mod world;
 
 use crate::net::simulated::Conditions;
-use crate::simulation::{Clock, Trace, Verdict, compare_traces, hold, simulate};
+use crate::simulation::{Clock, Trace, Verdict, assert_reached, compare_traces, hold, simulate};
 use crate::sync::lock;
 use client::Client;
+use codes::with_codes;
 use plan::{Answer, Break, CLIENTS, Framing, Plan, Route, Step, What, plans};
 use stage::{Cast, Scene, Stage, perform};
 
@@ -114,7 +116,7 @@ impl Simulated {
         hold!(!self.is_waiting(), "a request is neither answered nor refused after {OVER} s");
         self.clients.iter_mut().for_each(|client| *client = None);
         self.wait(40_000, 2000, clock, trace).await?;
-        self.stage.end(clock).await
+        self.stage.end(clock, trace).await
     }
 }
 
@@ -152,4 +154,11 @@ fn a_body_that_was_reset_is_not_whole_if_the_upload_has_met_the_reset() {
 #[test]
 fn a_seed_makes_one_trace_in_each_process() {
     compare_traces(TEST);
+}
+
+#[test]
+fn the_first_seeds_reach_each_answer() {
+    let wanted =
+        ["is answered: 200", "is answered: 206", "is answered: 416", "is answered: 502", "is answered: 504"];
+    assert_reached(TEST, &plans(), run, &with_codes("bodies", &wanted));
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::plan::{Answer, ORIGINS, Sessions};
 use super::rig::{NAME, OF_EVENTS, Rig};
 use super::world::World;
-use super::{events, origin, sessions};
+use super::{codes, events, origin, sessions};
 use crate::app::TlsSession;
 use crate::edge::client::{Addresses, Client};
 use crate::edge::listen;
@@ -163,7 +163,7 @@ impl Stage {
     }
 
     /// What holds when no client is there: no connection, no memory and no task is left, and the counters have what the network saw.
-    pub(super) async fn end(self, clock: &mut Clock) -> Verdict {
+    pub(super) async fn end(self, clock: &mut Clock, trace: &mut Trace) -> Verdict {
         let Rig { pool, meter, origins, cache, hub, ledger, site, .. } = &self.rig;
         let counts = site.counts();
         hold!((counts.connections, counts.active) == (0, 0), "at rest the site has {counts:?}");
@@ -174,6 +174,7 @@ impl Stage {
         let accepted = lock(&self.world).accepted + lock(&self.told).accepted;
         hold!(stats.counts.opened <= accepted, "{} connections opened, of {accepted}", stats.counts.opened);
         let sums = ledger.sums();
+        codes::note(sums.iter().flat_map(|sums| &sums.failures), trace);
         let sent: u64 = sums.iter().map(|sums| sums.sent).sum();
         let seen = self.places.iter().map(|place| self.network.taken_from(*place)).sum::<u64>();
         hold!(

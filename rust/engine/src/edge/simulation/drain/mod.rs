@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::LOOK;
 use super::client::{Asked, Client};
+use super::codes::with_codes;
 use super::events::{Client as Subscriber, Subscription};
 use super::stage::{Cast, Scene, Stage, perform};
 use super::streams::{Client as StreamClient, Outside};
@@ -205,7 +206,7 @@ impl Simulated {
         self.streams.iter_mut().for_each(|client| *client = None);
         self.subscribers.iter_mut().for_each(|client| *client = None);
         self.wait(40_000, 2000, clock, trace).await?;
-        self.stage.end(clock).await
+        self.stage.end(clock, trace).await
     }
 }
 
@@ -245,5 +246,5 @@ fn the_first_seeds_reach_each_way_to_end() {
         "with 0 requests",
         "with 1 requests",
     ];
-    assert_reached(TEST, &plans(), run, &wanted);
+    assert_reached(TEST, &plans(), run, &with_codes("drain", &wanted));
 }

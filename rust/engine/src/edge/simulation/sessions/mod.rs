@@ -7,6 +7,7 @@
 mod origin;
 mod plan;
 
+use super::codes::with_codes;
 use super::run;
 use crate::simulation::{assert_reached, compare_traces, simulate};
 pub(super) use origin::serve_all;
@@ -41,5 +42,5 @@ fn the_first_seeds_reach_each_fault() {
         "is answered: 502",
         "is answered: 504",
     ];
-    assert_reached(TEST, &plans(), run, &wanted);
+    assert_reached(TEST, &plans(), run, &with_codes("sessions", &wanted));
 }

@@ -11,6 +11,7 @@ mod wire;
 
 use super::LOOK;
 use super::client::Asked;
+use super::codes::with_codes;
 use super::events::{Route, Script};
 use super::plan::CLIENTS;
 use super::stage::{Cast, Scene, Stage, perform};
@@ -117,7 +118,7 @@ impl Simulated {
         self.clients.iter().flatten().try_for_each(|client| client.check_rest(&lock(&self.stage.told)))?;
         self.clients.iter_mut().for_each(|client| *client = None);
         self.wait(40_000, 2000, clock, trace).await?;
-        self.stage.end(clock).await
+        self.stage.end(clock, trace).await
     }
 }
 
@@ -191,5 +192,5 @@ fn the_first_seeds_reach_each_end_of_a_stream() {
         ", 2 heartbeats",
         "Orderly, last Some",
     ];
-    assert_reached(TEST, &plans(), run, &wanted);
+    assert_reached(TEST, &plans(), run, &with_codes("streams", &wanted));
 }

@@ -9,6 +9,7 @@ mod client;
 mod plan;
 
 use super::LOOK;
+use super::codes::with_codes;
 use super::stage::{Cast, Scene, Stage, perform};
 use crate::hub::model::{Written, data, newest};
 use crate::hub::{Event, Id};
@@ -109,7 +110,7 @@ impl Simulated {
         self.wait(20_000, 2000, clock, trace).await?;
         let subscribers = self.stage.rig.hub.stats().subscribers;
         hold!(subscribers == 0, "{subscribers} subscribers are counted at rest");
-        self.stage.end(clock).await
+        self.stage.end(clock, trace).await
     }
 }
 
@@ -145,5 +146,5 @@ fn the_first_seeds_reach_each_end_and_each_way_to_come_back() {
         "ends: whole, told false",
         "ends: broken off",
     ];
-    assert_reached(TEST, &plans(), run, &wanted);
+    assert_reached(TEST, &plans(), run, &with_codes("topics", &wanted));
 }
