@@ -147,9 +147,9 @@ pub(crate) fn assert_reached<P: Clone + Debug>(
     test: &str,
     plans: &impl Strategy<Value = P>,
     run: impl Fn(&P, &mut Trace) -> Verdict,
-    wanted: &[&str],
+    wanted: &[impl AsRef<str>],
 ) {
-    let mut missing = wanted.to_vec();
+    let mut missing: Vec<&str> = wanted.iter().map(AsRef::as_ref).collect();
     for seed in 0..REACHING {
         if missing.is_empty() {
             return;

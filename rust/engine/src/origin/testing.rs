@@ -37,6 +37,16 @@ pub(crate) fn limits(time: Duration) -> OriginLimits {
 /// The origins of an engine thread, by `limits`. `time` is between two log lines.
 pub(crate) fn origins_within(pool: &Pool, limits: OriginLimits, time: Duration) -> Origins {
     let http2 = Http2Origins { endpoints: Vec::new(), limits: SessionLimits { streams: 1, window: 1 << 16 } };
+    origins_speaking(pool, limits, time, http2)
+}
+
+/// As [`origins_within`], of which some speak HTTP/2.
+pub(crate) fn origins_speaking(
+    pool: &Pool,
+    limits: OriginLimits,
+    time: Duration,
+    http2: Http2Origins,
+) -> Origins {
     let tls = Tls::new(Roots::WebPki, Vec::new()).expect("roots that are built in");
     Origins::new(pool, limits, READS, tls, Plain::new(Notices::new(time)), Plain::new(http2))
 }

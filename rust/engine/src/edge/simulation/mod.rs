@@ -7,28 +7,33 @@
 //! to answer, nor more often than allowed. At rest each request is answered, or its connection has ended; no memory, no
 //! connection and no task is left; and the counters have what the network saw.
 //!
-//! What else is simulated here has plans of its own: event streams ([`events`]), clients that speak HTTP/2 ([`streams`]), the
+//! What else is simulated here has plans of its own: event streams ([`events`]), clients and origins that speak HTTP/2 ([`streams`],
+//! [`sessions`]), the
 //! topics of a hub ([`topics`]), and the end of a site while all of these go on ([`drain`]).
 
 mod client;
+mod codes;
 mod drain;
 mod events;
+mod given;
 mod http;
 mod link;
 mod origin;
 mod plan;
 mod rig;
+mod sessions;
 mod stage;
 mod streams;
 mod topics;
 mod world;
 
 use crate::net::simulated::Conditions;
-use crate::simulation::{Clock, Trace, Verdict, compare_traces, hold, simulate};
+use crate::simulation::{Clock, Trace, Verdict, assert_reached, compare_traces, hold, simulate};
 use crate::sync::lock;
 use client::Client;
+use codes::with_codes;
 use plan::{Answer, Break, CLIENTS, Framing, Plan, Route, Step, What, plans};
-use stage::{Scene, Stage, perform};
+use stage::{Cast, Scene, Stage, perform};
 
 const TEST: &str = "edge::simulation::clients_over_a_network_get_whole_bodies_or_none";
 /// Milliseconds in which clients do not look at what has come.
@@ -52,8 +57,10 @@ impl Scene for Simulated {
 
 impl Simulated {
     fn new(plan: &Plan) -> Self {
+        let Plan { hedges, answers, sessions, .. } = plan;
+        let cast = Cast { hedges: *hedges, answers, sessions: sessions.as_ref(), ..Cast::default() };
         Self {
-            stage: Stage::new(&plan.conditions, plan.hedges, &plan.answers, &[]),
+            stage: Stage::new(&plan.conditions, &cast),
             clients: std::array::from_fn(|_| None),
             requests: 0,
         }
@@ -109,7 +116,7 @@ impl Simulated {
         hold!(!self.is_waiting(), "a request is neither answered nor refused after {OVER} s");
         self.clients.iter_mut().for_each(|client| *client = None);
         self.wait(40_000, 2000, clock, trace).await?;
-        self.stage.end(clock).await
+        self.stage.end(clock, trace).await
     }
 }
 
@@ -137,7 +144,8 @@ fn a_body_that_was_reset_is_not_whole_if_the_upload_has_met_the_reset() {
             Step::Ask { client: 0, route: Route::Relay, key: 0, what: What::Post(1155), is_old: false };
         let broken = Some((223, Break::Reset));
         let answer = Answer { framing: Framing::Close, piece: 1, broken, ..Answer::good() };
-        let plan = Plan { conditions, hedges: false, steps: vec![step], answers: vec![answer] };
+        let plan =
+            Plan { conditions, hedges: false, steps: vec![step], answers: vec![answer], sessions: None };
         let mut trace = Trace::default();
         assert_eq!(run(&plan, &mut trace), Ok(()), "{trace:#?}");
     }
@@ -146,4 +154,11 @@ fn a_body_that_was_reset_is_not_whole_if_the_upload_has_met_the_reset() {
 #[test]
 fn a_seed_makes_one_trace_in_each_process() {
     compare_traces(TEST);
+}
+
+#[test]
+fn the_first_seeds_reach_each_answer() {
+    let wanted =
+        ["is answered: 200", "is answered: 206", "is answered: 416", "is answered: 502", "is answered: 504"];
+    assert_reached(TEST, &plans(), run, &with_codes("bodies", &wanted));
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
 
+use super::given::{Given, Kind, told_length};
 use super::http;
-use super::plan::{Answer, Break, Framing, ORIGINS, Then, body, upload};
+use super::plan::{Answer, Break, Framing, ORIGINS, Then, upload};
 use super::world::{Asked, World};
 use crate::net::Socket;
 use crate::net::simulated::{End, Network};
@@ -21,6 +22,13 @@ pub(super) fn address(origin: usize) -> SocketAddr {
 /// The address of the origin of events.
 pub(super) fn of_events() -> SocketAddr {
     address(ORIGINS)
+}
+
+/// A connection to an origin has come: its name.
+pub(super) fn accept(world: &Mutex<World>, origin: usize) -> String {
+    let mut world = lock(world);
+    world.accepted += 1;
+    format!("origin {origin}, connection {}", world.accepted)
 }
 
 /// One connection to an origin.
@@ -47,12 +55,7 @@ pub(super) fn serve_all(network: &Network, world: &Arc<Mutex<World>>) {
 
 /// Answers on the connection until it ends.
 async fn serve(end: End, origin: usize, world: Arc<Mutex<World>>) {
-    let number = {
-        let mut world = lock(&world);
-        world.accepted += 1;
-        world.accepted
-    };
-    let name = format!("origin {origin}, connection {number}");
+    let name = accept(&world, origin);
     let socket = Socket::Simulated(end);
     let mut served = Served { socket, world, name, held: Vec::new(), requests: 0, is_strayed: false };
     while served.exchange().await.is_some() {}
@@ -135,45 +138,32 @@ impl Served {
 
     /// The bytes of the answer, and how many of them belong to it.
     fn encode(&self, asked: &Asked, answer: &Answer) -> (Vec<u8>, usize) {
-        if answer.fails {
-            let bytes = b"HTTP/1.1 500 Broken\r\nContent-Length: 6\r\n\r\nbroken".to_vec();
-            let length = bytes.len();
-            return (bytes, length);
-        }
-        let (key, version) = (asked.key, asked.version);
-        let tag = format!("\"{key}-{version}\"");
-        let fields = format!("ETag: {tag}\r\nCache-Control: max-age=3\r\n");
-        if asked.if_none_match.as_ref() == Some(&tag) {
-            let bytes = format!("HTTP/1.1 304 Not Modified\r\n{fields}\r\n").into_bytes();
-            let length = bytes.len();
-            return (bytes, length);
-        }
-        let whole = body(key, version);
-        let is_state = asked.if_range.as_ref().is_none_or(|wanted| *wanted == tag) || answer.ignores_state;
-        let may_be_part = is_state && asked.method == "GET";
-        let range = asked.range.as_deref().filter(|_| may_be_part);
-        let part = range.and_then(|range| http::span(range, whole.len()));
-        let (status, extra, payload) = match part {
-            None => ("200 OK", String::new(), &whole[..]),
-            Some((first, end)) => (
-                "206 Partial Content",
-                format!("Content-Range: bytes {first}-{}/{}\r\n", end - 1, whole.len()),
-                &whole[first..end],
-            ),
+        let Given { status, fields, payload, kind } = Given::of(asked, answer);
+        let fields: String = fields.iter().flat_map(|(name, value)| [name, ": ", value, "\r\n"]).collect();
+        let rest = match kind {
+            Kind::Failure => "Content-Length: 6\r\n\r\nbroken",
+            Kind::Unchanged => "\r\n",
+            Kind::Part | Kind::Whole => "",
         };
-        let length = told_length(payload, answer, part.is_some() || asked.method == "HEAD");
+        if !rest.is_empty() {
+            let bytes = format!("HTTP/1.1 {status}\r\n{fields}{rest}").into_bytes();
+            let length = bytes.len();
+            return (bytes, length);
+        }
+        let is_part = kind == Kind::Part;
+        let length = told_length(&payload, answer, is_part || asked.method == "HEAD");
         let framing = match answer.framing {
             Framing::Length => format!("Content-Length: {length}\r\n"),
             Framing::Chunked => "Transfer-Encoding: chunked\r\n".to_owned(),
             Framing::Close => "Connection: close\r\n".to_owned(),
         };
-        let mut bytes = format!("HTTP/1.1 {status}\r\n{fields}{extra}{framing}\r\n").into_bytes();
+        let mut bytes = format!("HTTP/1.1 {status}\r\n{fields}{framing}\r\n").into_bytes();
         if asked.method == "HEAD" {
             let length = bytes.len();
             return (bytes, length);
         }
-        let said = part.is_none().then_some((key, version));
-        let own = self.encode_body(&mut bytes, payload, answer, said);
+        let said = (!is_part).then_some((asked.key, asked.version));
+        let own = self.encode_body(&mut bytes, &payload, answer, said);
         (bytes, own)
     }
 
@@ -243,10 +233,4 @@ impl Served {
             }
         }
     }
-}
-
-/// What Content-Length says: the truth if it `is_true`.
-fn told_length(payload: &[u8], answer: &Answer, is_true: bool) -> usize {
-    let lie = if is_true { 0 } else { isize::from(answer.lie) };
-    payload.len().saturating_add_signed(lie)
 }

@@ -29,6 +29,36 @@ pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
     /// How origins answer, in the order of what they are asked; after the last one, well.
     pub(super) answers: Vec<Answer>,
+    /// Origins speak HTTP/2.
+    pub(super) sessions: Option<Sessions>,
+}
+
+/// How origins speak HTTP/2.
+#[derive(Debug, Clone)]
+pub(super) struct Sessions {
+    /// Bytes that an origin takes of a request's body, and the edge of a response's, before they are read.
+    pub(super) window: u32,
+    /// Streams of a connection at a time, as the origin has it.
+    pub(super) streams: u32,
+    /// By requests, in the order in which they come.
+    pub(super) faults: Vec<Option<Fault>>,
+}
+
+/// What an origin does when a request comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// It does not look at it.
+    Refuse,
+    /// It looks at neither it nor any after it on the connection.
+    Abandon,
+    /// It takes no more on the connection after those on their way.
+    Leave,
+    /// The connection ends, with a reset or in order.
+    Cut(bool),
+    /// So many frames come that carry nothing.
+    Pings(usize),
+    /// Of the request's body no more is read than a window.
+    Deaf,
 }
 
 #[derive(Debug, Clone)]
@@ -169,8 +199,9 @@ pub(super) fn quick_conditions() -> impl Strategy<Value = Conditions> {
 }
 
 pub(super) fn plans() -> impl Strategy<Value = Plan> {
-    (conditions(), any::<bool>(), vec(steps(), 1..80), vec(answers(), 0..50))
-        .prop_map(|(conditions, hedges, steps, answers)| Plan { conditions, hedges, steps, answers })
+    (conditions(), any::<bool>(), vec(steps(), 1..80), vec(answers(), 0..50)).prop_map(
+        |(conditions, hedges, steps, answers)| Plan { conditions, hedges, steps, answers, sessions: None },
+    )
 }
 
 pub(super) fn routes() -> impl Strategy<Value = Route> {

@@ -14,10 +14,10 @@ use crate::edge::{
 };
 use crate::events::{self, Drain, Leave};
 use crate::hub::{History, Hub, HubConfig};
-use crate::origin::testing::{READS, limits, origins_within};
+use crate::origin::testing::{READS, limits, origins_speaking};
 use crate::origin::{
-    Balance, Endpoint, HealthPolicy, Hedge, Member, Origins, RetryPolicy, Scheme, Timeouts, Upstream,
-    UpstreamPolicy,
+    Balance, Endpoint, HealthPolicy, Hedge, Http2Origins, Member, Origins, RetryPolicy, Scheme,
+    SessionLimits, Timeouts, Upstream, UpstreamPolicy,
 };
 use crate::pool::testing::config;
 use crate::pool::{Pool, REGION};
@@ -53,7 +53,8 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    pub(super) fn new(hedges: bool) -> Self {
+    /// `window`: origins speak HTTP/2, and so many bytes of a body may come before they are read.
+    pub(super) fn new(hedges: bool, window: Option<u32>) -> Self {
         let pool = Pool::new(config(8 * REGION)).expect("a small mapping");
         let meter = Plain::<Meter>::default();
         let limits = crate::origin::OriginLimits {
@@ -65,7 +66,7 @@ impl Rig {
             ..limits(Duration::from_secs(60))
         };
         // A line of the log that waits is a task, and at rest there is no task.
-        let origins = Arc::new(origins_within(&pool, limits, Duration::from_secs(10)));
+        let origins = Arc::new(origins_speaking(&pool, limits, Duration::from_secs(10), http2(window)));
         let cache = Arc::new(Cache::new(pool.clone(), 2 * REGION, 8, FLOW, Plain::clone(&meter)));
         let hub = Arc::new(Hub::new(pool.clone(), hub_config()));
         let routes = routes(&cache, &hub, hedges);
@@ -83,6 +84,14 @@ impl Rig {
         let site = Arc::new(Site::new(edge_config(), supplies, routes, None, None));
         Self { pool, meter, origins, cache, hub, ledger, site }
     }
+}
+
+/// Which origins speak HTTP/2: all that have bodies, if there is a window.
+fn http2(window: Option<u32>) -> Http2Origins {
+    let names = (0..ORIGINS).map(|origin| address(origin).ip().to_string()).chain([NAME.to_owned()]);
+    let endpoint = |name: String| Endpoint::new(Scheme::Http, &name, 80, None).expect("a name");
+    let endpoints = names.filter(|_| window.is_some()).map(endpoint).collect();
+    Http2Origins { endpoints, limits: SessionLimits { streams: 6, window: window.unwrap_or(1 << 16) } }
 }
 
 fn routes(cache: &Arc<Cache>, hub: &Arc<Hub>, hedges: bool) -> Routes {

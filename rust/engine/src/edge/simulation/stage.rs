@@ -3,10 +3,10 @@
 use std::sync::Arc as Plain;
 use std::time::Duration;
 
-use super::plan::{Answer, ORIGINS};
+use super::plan::{Answer, ORIGINS, Sessions};
 use super::rig::{NAME, OF_EVENTS, Rig};
 use super::world::World;
-use super::{events, origin};
+use super::{codes, events, origin, sessions};
 use crate::app::TlsSession;
 use crate::edge::client::{Addresses, Client};
 use crate::edge::listen;
@@ -42,11 +42,25 @@ pub(super) fn perform(work: impl AsyncFnOnce(&mut Clock) -> Verdict) -> Verdict 
     })
 }
 
+/// What the origins of a plan do.
+#[derive(Default)]
+pub(super) struct Cast<'a> {
+    /// A second one is asked beside a slow one.
+    pub(super) hedges: bool,
+    /// How they answer, in the order of what they are asked; after the last one, well.
+    pub(super) answers: &'a [Answer],
+    /// What that of events tells; after the last one, what does not end.
+    pub(super) scripts: &'a [events::Script],
+    /// They speak HTTP/2.
+    pub(super) sessions: Option<&'a Sessions>,
+}
+
 pub(super) struct Stage {
     pub(super) network: Network,
     pub(super) rig: Rig,
     pub(super) world: Arc<Mutex<World>>,
     pub(super) told: Arc<Mutex<events::World>>,
+    sessions: Option<Sessions>,
     /// None but the simulation's own, which is not one of an engine.
     threads: Plain<Threads>,
     /// Where the edge's ends of the clients' connections are.
@@ -56,27 +70,24 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// One whose origins give `answers`, and then good ones, and tell the events of `scripts`, and then endless ones.
-    pub(super) fn new(
-        conditions: &Conditions,
-        hedges: bool,
-        answers: &[Answer],
-        scripts: &[events::Script],
-    ) -> Self {
+    pub(super) fn new(conditions: &Conditions, cast: &Cast<'_>) -> Self {
         let network = Network::new(conditions.clone());
         network.name(NAME, vec![origin::address(0)]);
         network.name(OF_EVENTS, vec![origin::of_events()]);
         (0..ORIGINS).for_each(|origin| network.set_door(origin::address(origin), Door::Open));
         network.set_door(origin::of_events(), Door::Open);
-        let rig = Rig::new(hedges);
+        let rig = Rig::new(cast.hedges, cast.sessions.map(|sessions| sessions.window));
         let site = Arc::clone(&rig.site);
         tokio::spawn(async move { site.keep_room().await });
         let threads = Plain::new(Threads::start(0).expect("none"));
+        let mut world = World::new(cast.answers, cast.hedges);
+        world.faults.extend(cast.sessions.iter().flat_map(|sessions| sessions.faults.iter().copied()));
         Self {
             network,
             rig,
-            world: Arc::new(Mutex::new(World::new(answers, hedges))),
-            told: Arc::new(Mutex::new(events::World::new(scripts))),
+            world: Arc::new(Mutex::new(world)),
+            told: Arc::new(Mutex::new(events::World::new(cast.scripts))),
+            sessions: cast.sessions.cloned(),
             threads,
             places: Vec::new(),
             has_streams: false,
@@ -86,7 +97,10 @@ impl Stage {
     /// Has all but the clients do what can be done now.
     pub(super) async fn go_on(&self, trace: &mut Trace) -> Verdict {
         settle().await;
-        origin::serve_all(&self.network, &self.world);
+        match &self.sessions {
+            Some(sessions) => sessions::serve_all(&self.network, &self.world, sessions),
+            None => origin::serve_all(&self.network, &self.world),
+        }
         events::serve_all(&self.network, &self.told);
         let verdict = lock(&self.world).tell(trace);
         lock(&self.told).tell(trace);
@@ -149,7 +163,7 @@ impl Stage {
     }
 
     /// What holds when no client is there: no connection, no memory and no task is left, and the counters have what the network saw.
-    pub(super) async fn end(self, clock: &mut Clock) -> Verdict {
+    pub(super) async fn end(self, clock: &mut Clock, trace: &mut Trace) -> Verdict {
         let Rig { pool, meter, origins, cache, hub, ledger, site, .. } = &self.rig;
         let counts = site.counts();
         hold!((counts.connections, counts.active) == (0, 0), "at rest the site has {counts:?}");
@@ -160,6 +174,7 @@ impl Stage {
         let accepted = lock(&self.world).accepted + lock(&self.told).accepted;
         hold!(stats.counts.opened <= accepted, "{} connections opened, of {accepted}", stats.counts.opened);
         let sums = ledger.sums();
+        codes::note(sums.iter().flat_map(|sums| &sums.failures), trace);
         let sent: u64 = sums.iter().map(|sums| sums.sent).sum();
         let seen = self.places.iter().map(|place| self.network.taken_from(*place)).sum::<u64>();
         hold!(

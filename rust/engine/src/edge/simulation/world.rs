@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::http::Message;
-use super::plan::{Answer, KEYS, body};
+use super::plan::{Answer, Fault, KEYS, body};
 use crate::simulation::{Trace, Verdict};
 
 /// What happens outside of the engine.
@@ -12,6 +12,8 @@ pub(super) struct World {
     /// The number of the newest version of each object.
     pub(super) versions: [usize; KEYS],
     pub(super) answers: VecDeque<Answer>,
+    /// What origins that speak HTTP/2 do besides, by requests.
+    pub(super) faults: VecDeque<Option<Fault>>,
     pub(super) exchanges: Vec<Exchange>,
     /// Key, version and length of bodies that were said to be shorter or longer than they are.
     pub(super) said: BTreeSet<(usize, usize, usize)>,
@@ -67,6 +69,7 @@ impl World {
         Self {
             versions: [0; KEYS],
             answers: answers.iter().cloned().collect(),
+            faults: VecDeque::new(),
             exchanges: Vec::new(),
             said: BTreeSet::new(),
             accepted: 0,

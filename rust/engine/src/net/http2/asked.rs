@@ -60,7 +60,8 @@ impl AskedStream {
             let Some(Item::Head(text)) = shared.session.read(stream) else {
                 if let Some(reset) = shared.session.reset_of(stream) {
                     // RFC 9113, section 8.7.
-                    self.is_refused = reset == Reset::Refused;
+                    self.is_refused =
+                        reset == Reset::Refused || cfg!(all(test, planted_bug = "reset-taken-for-refusal"));
                     return Poll::Ready(Err(broken(reset)));
                 }
                 shared.session.watch(stream, &self.sending.calls.waker);

@@ -57,6 +57,11 @@ impl Received {
                 // A second final head is refused before it comes here.
                 Some(Item::Head(_)) => {}
                 None if shared.session.has_received_all(self.stream) => self.end(b""),
+                None if cfg!(all(test, planted_bug = "reset-of-stream-taken-for-end"))
+                    && shared.session.reset_of(self.stream).is_some() =>
+                {
+                    self.end(b"");
+                }
                 None => {
                     if let Some(reset) = shared.session.reset_of(self.stream) {
                         return Poll::Ready(Err(broken(reset)));

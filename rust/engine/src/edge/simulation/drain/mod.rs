@@ -16,8 +16,9 @@ use tokio::time::Instant;
 
 use super::LOOK;
 use super::client::{Asked, Client};
+use super::codes::with_codes;
 use super::events::{Client as Subscriber, Subscription};
-use super::stage::{Scene, Stage, perform};
+use super::stage::{Cast, Scene, Stage, perform};
 use super::streams::{Client as StreamClient, Outside};
 use crate::simulation::{Clock, Trace, Verdict, assert_reached, compare_traces, hold, simulate};
 use crate::sync::{Arc, lock};
@@ -77,8 +78,9 @@ impl Scene for Simulated {
 
 impl Simulated {
     fn new(plan: &Plan) -> Self {
+        let cast = Cast { answers: &plan.answers, scripts: &plan.scripts, ..Cast::default() };
         Self {
-            stage: Stage::new(&plan.conditions, false, &plan.answers, &plan.scripts),
+            stage: Stage::new(&plan.conditions, &cast),
             clients: std::array::from_fn(|_| None),
             streams: std::array::from_fn(|_| None),
             subscribers: std::array::from_fn(|_| None),
@@ -204,7 +206,7 @@ impl Simulated {
         self.streams.iter_mut().for_each(|client| *client = None);
         self.subscribers.iter_mut().for_each(|client| *client = None);
         self.wait(40_000, 2000, clock, trace).await?;
-        self.stage.end(clock).await
+        self.stage.end(clock, trace).await
     }
 }
 
@@ -244,5 +246,5 @@ fn the_first_seeds_reach_each_way_to_end() {
         "with 0 requests",
         "with 1 requests",
     ];
-    assert_reached(TEST, &plans(), run, &wanted);
+    assert_reached(TEST, &plans(), run, &with_codes("drain", &wanted));
 }

@@ -13,7 +13,8 @@ mod seen;
 mod subscription;
 
 use super::LOOK;
-use super::stage::{Scene, Stage, perform};
+use super::codes::with_codes;
+use super::stage::{Cast, Scene, Stage, perform};
 use crate::simulation::{Clock, Trace, Verdict, assert_reached, compare_traces, hold, simulate};
 use crate::sync::lock;
 pub(super) use client::Client;
@@ -41,7 +42,7 @@ impl Scene for Simulated {
 impl Simulated {
     fn new(plan: &Plan) -> Self {
         Self {
-            stage: Stage::new(&plan.conditions, false, &[], &plan.scripts),
+            stage: Stage::new(&plan.conditions, &Cast { scripts: &plan.scripts, ..Cast::default() }),
             clients: std::array::from_fn(|_| None),
             requests: 0,
         }
@@ -89,7 +90,7 @@ impl Simulated {
         self.clients.iter_mut().for_each(|client| *client = None);
         self.wait(40_000, 2000, clock, trace).await?;
         self.check_place(clock, trace).await?;
-        self.stage.end(clock).await
+        self.stage.end(clock, trace).await
     }
 
     /// A stream whose client leaves is read on: no other one has the place.
@@ -145,5 +146,5 @@ fn the_first_seeds_reach_each_end_of_a_stream() {
         ", 2 heartbeats",
         "1 read on, 0 not",
     ];
-    assert_reached(TEST, &plans(), run, &wanted);
+    assert_reached(TEST, &plans(), run, &with_codes("events", &wanted));
 }

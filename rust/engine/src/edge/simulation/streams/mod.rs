@@ -11,9 +11,10 @@ mod wire;
 
 use super::LOOK;
 use super::client::Asked;
+use super::codes::with_codes;
 use super::events::{Route, Script};
 use super::plan::CLIENTS;
-use super::stage::{Scene, Stage, perform};
+use super::stage::{Cast, Scene, Stage, perform};
 use crate::net::simulated::Conditions;
 use crate::simulation::{Clock, Trace, Verdict, assert_reached, compare_traces, hold, simulate};
 use crate::sync::lock;
@@ -44,8 +45,9 @@ impl Scene for Simulated {
 
 impl Simulated {
     fn new(plan: &Plan) -> Self {
+        let cast = Cast { answers: &plan.answers, scripts: &plan.scripts, ..Cast::default() };
         Self {
-            stage: Stage::new(&plan.conditions, false, &plan.answers, &plan.scripts),
+            stage: Stage::new(&plan.conditions, &cast),
             clients: std::array::from_fn(|_| None),
             requests: 0,
             window: plan.window,
@@ -116,7 +118,7 @@ impl Simulated {
         self.clients.iter().flatten().try_for_each(|client| client.check_rest(&lock(&self.stage.told)))?;
         self.clients.iter_mut().for_each(|client| *client = None);
         self.wait(40_000, 2000, clock, trace).await?;
-        self.stage.end(clock).await
+        self.stage.end(clock, trace).await
     }
 }
 
@@ -190,5 +192,5 @@ fn the_first_seeds_reach_each_end_of_a_stream() {
         ", 2 heartbeats",
         "Orderly, last Some",
     ];
-    assert_reached(TEST, &plans(), run, &wanted);
+    assert_reached(TEST, &plans(), run, &with_codes("streams", &wanted));
 }

@@ -9,7 +9,8 @@ mod client;
 mod plan;
 
 use super::LOOK;
-use super::stage::{Scene, Stage, perform};
+use super::codes::with_codes;
+use super::stage::{Cast, Scene, Stage, perform};
 use crate::hub::model::{Written, data, newest};
 use crate::hub::{Event, Id};
 use crate::simulation::{Clock, Trace, Verdict, assert_reached, compare_traces, hold, simulate};
@@ -36,7 +37,7 @@ impl Scene for Simulated {
 impl Simulated {
     fn new(plan: &Plan) -> Self {
         Self {
-            stage: Stage::new(&plan.conditions, false, &[], &[]),
+            stage: Stage::new(&plan.conditions, &Cast::default()),
             clients: std::array::from_fn(|_| Client::default()),
             written: Vec::new(),
             subscriptions: 0,
@@ -109,7 +110,7 @@ impl Simulated {
         self.wait(20_000, 2000, clock, trace).await?;
         let subscribers = self.stage.rig.hub.stats().subscribers;
         hold!(subscribers == 0, "{subscribers} subscribers are counted at rest");
-        self.stage.end(clock).await
+        self.stage.end(clock, trace).await
     }
 }
 
@@ -145,5 +146,5 @@ fn the_first_seeds_reach_each_end_and_each_way_to_come_back() {
         "ends: whole, told false",
         "ends: broken off",
     ];
-    assert_reached(TEST, &plans(), run, &wanted);
+    assert_reached(TEST, &plans(), run, &with_codes("topics", &wanted));
 }
