@@ -1,6 +1,7 @@
 """Requests of the library against origins that are scripted byte by byte."""
 
 import asyncio
+import contextlib
 import hashlib
 import os
 from collections.abc import AsyncIterator
@@ -81,6 +82,37 @@ def fixed(content: bytes, keep: bool = True):
         return keep
 
     return answer
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+async def test_all_requests_of_one_turn_of_the_loop_are_sent(origins, threads) -> None:
+    """Engine threads are told of the first at once, and of the others together, at the loop's next turn."""
+    origin = await origins(fixed(b"body"))
+    async with penstock.Engine(memory="4MiB", threads=threads) as engine:
+        for _ in range(3):
+            responses = [engine.get(f"{origin.url}/{number}") for number in range(20)]
+            # One that is given up in the same turn holds up none of the others.
+            await responses.pop().aclose()
+            bodies = [in_time(response.text(), "a body") for response in responses]
+            assert await asyncio.gather(*bodies) == ["body"] * 19
+
+
+def test_a_request_after_the_loop_of_an_earlier_one_has_ended_is_sent() -> None:
+    """The loop of the earlier ones ended before its next turn."""
+
+    async def leave(engine: penstock.Engine) -> None:
+        for _ in range(5):
+            await engine.get("http://127.0.0.1:1").aclose()
+
+    async def ask(engine: penstock.Engine) -> None:
+        for _ in range(5):
+            with pytest.raises(penstock.ConnectionFailedError):
+                await in_time(engine.get("http://127.0.0.1:1"), "a refusal")
+
+    with contextlib.closing(penstock.Engine(memory="4MiB", threads=1)) as engine:
+        for _ in range(3):
+            asyncio.run(leave(engine))
+            asyncio.run(ask(engine))
 
 
 async def test_a_body_begins_at_a_frame_however_long_the_head_before_it_was(origins) -> None:

@@ -411,6 +411,7 @@ class LoopPort:
     """Where engine threads wake an event loop."""
 
     def drain(self) -> None: ...
+    def tell(self) -> None: ...
 
 @final
 class Frame(Buffer):

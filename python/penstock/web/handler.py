@@ -17,12 +17,12 @@ from typing import Any, Final
 
 from aiohttp import __version__, web, web_protocol, web_response
 from aiohttp.http_parser import RawRequestMessage
-from aiohttp.http_writer import StreamWriter
 from aiohttp.streams import EMPTY_PAYLOAD
 
 from penstock.engine import Engine, default_engine
 
 from .plain_response import send_plain
+from .plain_writer import PlainWriter, is_aiohttps_own
 from .request_head import MOST_BYTES, MOST_FIELDS, plain_request
 
 __all__ = ["engine_for", "handler_factory"]
@@ -74,7 +74,7 @@ def _is_known(handler: web.RequestHandler) -> bool:
             if type(method) is not FunctionType or method.__globals__ is not vars(module):
                 return False
     limits = min(handler.max_line_size, handler.max_field_size)
-    return limits >= MOST_BYTES and handler.max_headers >= MOST_FIELDS
+    return is_aiohttps_own() and limits >= MOST_BYTES and handler.max_headers >= MOST_FIELDS
 
 
 def _begin_request(self: Any, head: bytes) -> None:
@@ -101,7 +101,7 @@ async def _respond(self: Any, message: RawRequestMessage, started: asyncio.Task[
         return
     manager.requests_count += 1
     begun = loop.time() if self._logging_enabled else None
-    writer, task = StreamWriter(self, loop), self._task_handler
+    writer, task = PlainWriter(self, loop), self._task_handler
     request = self._request_factory(message, EMPTY_PAYLOAD, self, writer, task)
     try:
         response, is_reset = await self._handle_request(request, begun, self._request_handler)

@@ -13,6 +13,7 @@ from aiohttp.http import SERVER_SOFTWARE
 from aiohttp.http_writer import StreamWriter, _serialize_headers
 from multidict import CIMultiDict
 
+from .plain_writer import PlainWriter
 from .relay_response import has_signals
 
 __all__ = ["send_plain"]
@@ -63,7 +64,7 @@ def _is_plain(request: web.BaseRequest, response: Any, writer: Any) -> bool:
         and request._version == HttpVersion11
         and request._method != hdrs.METH_HEAD
         and type(request) is web.Request
-        and type(writer) is StreamWriter
+        and type(writer) in {PlainWriter, StreamWriter}
         and not (writer._on_headers_sent or writer._on_chunk_sent or writer.on_body_write)
         and not writer.output_size
         and not any(name in headers for name in _TOLD)

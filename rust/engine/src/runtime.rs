@@ -133,6 +133,19 @@ impl Threads {
         self.running[number].inbox.put(Box::new(|| drop(tokio::spawn(start()))));
     }
 
+    /// As [`Self::spawn`], but thread `number` is not woken for it: call [`Self::tell`] soon.
+    pub fn spawn_untold<F>(&self, number: usize, start: impl FnOnce() -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.running[number].inbox.put_untold(Box::new(|| drop(tokio::spawn(start()))));
+    }
+
+    /// Wakes thread `number` if it was not told of all that waits for it.
+    pub fn tell(&self, number: usize) {
+        self.running[number].inbox.tell_waiting();
+    }
+
     /// Tells all threads to drop their tasks and end. Idempotent, does not wait.
     pub fn stop(&self) {
         for thread in &self.running {

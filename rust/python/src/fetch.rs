@@ -19,6 +19,7 @@ use crate::engine::Engine;
 use crate::events::{Drain, EventPolicy, leave, policy as policy_of};
 use crate::framing::Framing;
 use crate::inspect::{Expected, Inspector, Watched};
+use crate::port::LoopPort;
 use crate::request::{Endpoint, Fields, Timeouts};
 use crate::stream::{FrameStream, Source};
 use crate::transport::Transport;
@@ -101,10 +102,10 @@ fn start(py: Python<'_>, engine: &Engine, request: OriginRequest<'_>, body: Requ
         near.and_then(|transport| transport.get().thread(&threads)).unwrap_or_else(|| threads.pick());
     let origins = engine.origins(thread);
     match caching {
-        None => threads.spawn(thread, || origin::fetch(origins, request, feed)),
+        None => LoopPort::spawn(port.bind(py), &threads, thread, || origin::fetch(origins, request, feed)),
         Some(caching) => {
             let access = caching.get().0.access(origins, overrides.unwrap_or_default());
-            threads.spawn(thread, || store::fetch(access, request, feed));
+            LoopPort::spawn(port.bind(py), &threads, thread, || store::fetch(access, request, feed));
         }
     }
     Ok(Source::new(stream, port))

@@ -7,6 +7,7 @@
 mod access;
 mod admission;
 mod asking;
+mod asks;
 mod awaitable;
 mod buffer;
 mod cache;

@@ -9,9 +9,10 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
+use std::time::Instant;
 
 use penstock_engine::EventFd;
-use penstock_engine::runtime::signal_soon;
+use penstock_engine::runtime::{Threads, signal_soon};
 use pyo3::exceptions::PyOSError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
@@ -20,6 +21,7 @@ use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, intern};
 use slab::Slab;
 
+use crate::asks::{Asks, Telling};
 use crate::lock;
 
 /// The half that engine threads see.
@@ -129,6 +131,7 @@ fn woken(slots: &mut Slots, slot: usize) -> Waiting {
 pub(crate) struct LoopPort {
     mailbox: Arc<Mailbox>,
     slots: Mutex<Slots>,
+    asks: Asks,
     event_loop: Py<PyAny>,
     create_future: Py<PyAny>,
     users: AtomicUsize,
@@ -173,6 +176,7 @@ impl LoopPort {
                     wakeups: AtomicU64::new(0),
                 }),
                 slots: Mutex::new(Slots::default()),
+                asks: Asks::default(),
                 create_future: event_loop.getattr("create_future")?.unbind(),
                 event_loop: event_loop.clone().unbind(),
                 users: AtomicUsize::new(0),
@@ -230,6 +234,33 @@ impl LoopPort {
         self.create_future.bind(py).call0()
     }
 
+    /// As [`Threads::spawn`], for a request of this loop: a busy one tells the thread at its next turn.
+    pub(crate) fn spawn<F>(
+        slf: &Bound<'_, Self>,
+        threads: &Arc<Threads>,
+        thread: usize,
+        start: impl FnOnce() -> F + Send + 'static,
+    ) where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let port = slf.get();
+        let telling = port.asks.note(Instant::now(), threads, thread);
+        if let Telling::Now = telling {
+            return threads.spawn(thread, start);
+        }
+        threads.spawn_untold(thread, start);
+        if let Telling::First = telling {
+            let py = slf.py();
+            let scheduled = slf
+                .getattr(intern!(py, "tell"))
+                .and_then(|tell| port.event_loop(py).call_method1(intern!(py, "call_soon"), (tell,)));
+            if scheduled.is_err() {
+                // The loop is closed.
+                port.tell();
+            }
+        }
+    }
+
     /// Returns Python objects to this loop.
     pub(crate) fn returns(&self) -> Returns {
         Returns(Arc::clone(&self.mailbox))
@@ -261,6 +292,11 @@ impl LoopPort {
         let returned = std::mem::take(&mut *lock(&self.mailbox.returned));
         drop(returned);
         Ok(())
+    }
+
+    /// Tells the engine's threads of the requests of this turn. The loop calls it.
+    fn tell(&self) {
+        self.asks.tell();
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

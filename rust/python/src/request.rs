@@ -6,7 +6,9 @@ use std::sync::Arc;
 use penstock_engine::Code;
 use penstock_engine::origin::{self, Scheme};
 use penstock_engine::wire;
+use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyMapping, PyString, PyTuple};
 
 use crate::errors::{IntoPython, exception};
@@ -68,12 +70,15 @@ impl Fields {
 /// and Python reads them itself, or says what is wrong.
 #[pyfunction]
 pub(crate) fn usual_fields(headers: &Bound<'_, PyAny>) -> PyResult<Option<(Fields, Option<u64>)>> {
-    let pairs = match headers.cast::<PyMapping>() {
-        Ok(mapping) => mapping.items()?.into_any(),
-        Err(_) if headers.is_instance_of::<PyList>() || headers.is_instance_of::<PyTuple>() => {
-            headers.clone()
-        }
-        Err(_) => return Ok(None),
+    let pairs = if is_multidict(headers)? {
+        // Before it is asked for a mapping: whether a class is registered as one is found in Python.
+        headers.call_method0(intern!(headers.py(), "items"))?
+    } else if let Ok(mapping) = headers.cast::<PyMapping>() {
+        mapping.items()?.into_any()
+    } else if headers.is_instance_of::<PyList>() || headers.is_instance_of::<PyTuple>() {
+        headers.clone()
+    } else {
+        return Ok(None);
     };
     let mut fields = wire::Fields::with_capacity(pairs.len()?, 0);
     let mut length = None;
@@ -97,6 +102,19 @@ pub(crate) fn usual_fields(headers: &Bound<'_, PyAny>) -> PyResult<Option<(Field
         length = number;
     }
     Ok(Some((Fields(Arc::new(fields)), length)))
+}
+
+/// Whether it is what aiohttp keeps fields in.
+fn is_multidict(headers: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static CLASSES: PyOnceLock<[Py<PyAny>; 2]> = PyOnceLock::new();
+    let py = headers.py();
+    let classes = CLASSES.get_or_try_init(py, || {
+        let module = py.import("multidict")?;
+        let class = |name| module.getattr(name).map(Bound::unbind);
+        Ok::<_, PyErr>([class("CIMultiDict")?, class("CIMultiDictProxy")?])
+    })?;
+    let class = headers.get_type();
+    Ok(classes.iter().any(|known| known.is(&class)))
 }
 
 /// The bytes of a text or of bytes. `None`: it is neither, or has lone surrogates.

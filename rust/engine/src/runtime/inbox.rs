@@ -46,6 +46,22 @@ impl Inbox {
         self.tell(tasks);
     }
 
+    /// As `put`, but the thread is not woken: it looks when it is told of something else, or by [`Self::tell_waiting`].
+    pub(super) fn put_untold(&self, start: Start) {
+        let mut tasks = lock(&self.tasks);
+        if !tasks.closed {
+            tasks.waiting.push(start);
+        }
+    }
+
+    /// Wakes the thread if tasks wait that it was not told of.
+    pub(super) fn tell_waiting(&self) {
+        let tasks = lock(&self.tasks);
+        if !tasks.waiting.is_empty() {
+            self.tell(tasks);
+        }
+    }
+
     fn wake(&self, waker: Waker) {
         let mut tasks = lock(&self.tasks);
         if tasks.closed {

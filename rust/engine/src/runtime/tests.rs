@@ -21,6 +21,30 @@ fn tasks_run_on_the_thread_they_were_given_to() {
 }
 
 #[test]
+fn a_task_of_which_a_thread_was_not_told_waits_for_the_next_word() {
+    let threads = Threads::start(1).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    for number in 0..2 {
+        let sender = sender.clone();
+        threads.spawn_untold(0, move || async move { sender.send(number).unwrap() });
+    }
+    threads.tell(0);
+    assert_eq!([receiver.recv().unwrap(), receiver.recv().unwrap()], [0, 1]);
+    // It comes with what is told after it as well, in order.
+    let told = sender.clone();
+    threads.spawn_untold(0, move || async move { sender.send(2).unwrap() });
+    threads.spawn(0, move || async move { told.send(3).unwrap() });
+    assert_eq!([receiver.recv().unwrap(), receiver.recv().unwrap()], [2, 3]);
+    // There is nothing to tell of.
+    threads.tell(0);
+    threads.stop();
+    threads.join();
+    let (late, dropped) = mpsc::channel::<()>();
+    threads.spawn_untold(0, move || async move { late.send(()).unwrap() });
+    dropped.recv().unwrap_err();
+}
+
+#[test]
 fn a_thread_that_hangs_is_seen_from_another() {
     let threads = Threads::start(2).unwrap();
     let (hangs, is_hanging) = mpsc::channel();
