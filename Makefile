@@ -64,7 +64,7 @@ load-report-picture: build ## Draw the report of a flash crowd for the documents
 
 .PHONY: test
 test: compiled test-rust-build ## Run all tests
-	@$(call side_by_side,test-rust-part $(PARTS:%=test-python-%))
+	@$(call side_by_side,test-rust-part $(PARTS:%=test-part-%))
 
 # The interpreters that tests start would each compile the package anew.
 .PHONY: compiled
@@ -86,36 +86,22 @@ test-rust-build: | toolchain
 test-rust-part:
 	cd rust && MAKEFLAGS= $(ENGINE_TESTS)
 
-# The engine's tests and the parts of the Python tests run side by side, the longest first. A test waits for more than
-# half of its time, so there are two parts for each core.
-PARTS = rest processes ranges serving hub dashboards browsers programs events cache commands origins edge workers fire
-JOBS = $(shell expr 2 '*' $$(nproc))
+# The engine's tests and the parts of the Python tests run side by side, the longest first: `make` has a part begin where another
+# has ended. A part is a folder or a file, without the parts that are below it. A test waits for more than half of its time, so
+# there are three parts for each core.
+PARTS = tests/upgrade tests $(addprefix tests/,workers cache/test_ranges.py hub media load cache workers/test_serving.py dashboards \
+  gateway metrics lane browsers deploy edge test_serve_names.py events workers/test_supervisor.py origins test_memory.py \
+  test_typing.py configuration access)
+JOBS = $(shell expr 3 '*' $$(nproc))
 side_by_side = $(MAKE) --no-print-directory --keep-going --output-sync --jobs $(JOBS) $(1)
-PART_serving = tests/workers/test_serving.py tests/workers/test_topics.py
-PART_fire = tests/workers/test_under_fire.py tests/workers/test_supervisor.py
-PART_workers = tests/workers $(patsubst %,--ignore=%,$(PART_serving) $(PART_fire))
-PART_ranges = tests/cache/test_ranges.py
-PART_cache = tests/cache $(PART_ranges:%=--ignore=%)
-PART_hub = tests/hub
-PART_origins = tests/gateway tests/origins
-PART_edge = tests/edge tests/grpc tests/http2 tests/overload tests/hostile
-PART_events = tests/events tests/media
-PART_browsers = tests/browsers
-PART_dashboards = tests/dashboards
-PART_processes = tests/upgrade tests/deploy
-# Half of what the files at the top take.
-PART_commands = $(wildcard tests/test_[cs]*.py)
-PART_programs = tests/demo $(filter-out $(PART_commands),$(wildcard tests/test_*.py))
-FOLDERS = tests/demo tests/workers tests/cache $(PART_processes) $(PART_hub) $(PART_origins) $(PART_edge) $(PART_events) \
-  $(PART_browsers) $(PART_dashboards)
-PART_rest = tests --ignore-glob='tests/test_*.py' $(FOLDERS:%=--ignore=%)
 
-.PHONY: test-python $(PARTS:%=test-python-%)
+.PHONY: test-python $(PARTS:%=test-part-%)
 test-python: compiled ## Run the Python tests
-	@$(call side_by_side,$(PARTS:%=test-python-%))
+	@$(call side_by_side,$(PARTS:%=test-part-%))
 
-$(PARTS:%=test-python-%): test-python-%:
-	$(BIN)/python -m pytest -q $(PART_$*)
+# pytest keeps what it compiles: its plugins take two seconds to compile.
+$(PARTS:%=test-part-%): test-part-%:
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q $* $(patsubst %,--ignore=%,$(filter $*/%,$(PARTS)))
 
 .PHONY: test-aiohttp
 test-aiohttp: build ## Run aiohttp's own suites of its server on penstock's Site (fetches them)

@@ -16,6 +16,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,21 +51,20 @@ ELSEWHERE = (
     *("applications", "browsers", "dashboards", "demo", "edge", "media", "overload"),
     *(f"test_{name}.py" for name in OF_THE_CHECKOUT),
 )
-SKIPPED = [
-    *(f"--ignore=tests/{name}" for name in ELSEWHERE),
-    *(f"--ignore={path.relative_to(ROOT)}" for path in ALONE),
+TESTS = [
+    path
+    for path in sorted((ROOT / "tests").rglob("test_*.py"))
+    if path.relative_to(ROOT / "tests").parts[0] not in ELSEWHERE and path not in ALONE
 ]
-TESTS = ["tests", *SKIPPED]
 # The boundary itself: frames, streams and the command, applications on a Site over both loops, and the wheel in a fresh
 # directory.
 BETWEEN = [
-    *(
-        str(path.relative_to(ROOT))
-        for path in sorted((ROOT / "tests").glob("test_*.py"))
-        if path.name not in ELSEWHERE
-    ),
-    *("tests/lane", "tests/shipping/test_fresh_directory.py"),
+    path
+    for path in TESTS
+    if path.parent.name in {"tests", "lane"} or path.match("shipping/test_fresh_directory.py")
 ]
+# Of a part, which is a process of pytest: a start of it takes a second, and a file some seconds. Arbitrary.
+MOST_FILES = 8
 ABI3 = "abi3-py311"
 ASK = (
     "import json, platform, sys, sysconfig; print(json.dumps([sys.version_info[:3], "
@@ -126,54 +128,58 @@ def build(folder: Path, *options: str) -> Path:
     return wheel
 
 
-class Run(NamedTuple):
-    """The tests on one interpreter, as they are carried out."""
-
-    process: subprocess.Popen[bytes]
-    said: Path
-    started: float
-
-
-def chosen(interpreter: Interpreter, interpreters: list[Interpreter]) -> list[str]:
+def chosen(interpreter: Interpreter, interpreters: list[Interpreter]) -> list[Path]:
     """The tests that it runs: fewer if there is an older one and a newer one. One without a GIL is like no other."""
     with_gil = [one for one in interpreters if not one.free_threaded]
     is_between = not interpreter.free_threaded and interpreter not in {with_gil[0], with_gil[-1]}
     return BETWEEN if is_between else TESTS
 
 
-def begin(interpreter: Interpreter, wheel: Path, folder: Path, tests: list[str]) -> Run:
-    """Have `tests` run on that wheel, installed into an environment of its own."""
-    started = time.monotonic()
+def parts(tests: list[Path]) -> list[list[Path]]:
+    """Files of one folder, some at a time."""
+    folders = [list(files) for _, files in groupby(tests, key=lambda path: path.parent)]
+    return [list(part) for files in folders for part in batched(files, MOST_FILES)]
+
+
+def batched(files: list[Path], size: int) -> Iterator[list[Path]]:
+    """`itertools.batched`, which Python has from 3.12 on."""
+    for start in range(0, len(files), size):
+        yield files[start : start + size]
+
+
+def install(interpreter: Interpreter, wheel: Path, folder: Path) -> Path:
+    """That wheel and what tests need in an environment of its own: its Python."""
     subprocess.run([interpreter.path, "-m", "venv", "--without-pip", folder], check=True)
     python = folder / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
     subprocess.run([*pip, "install", "-q", wheel, "--group", "test"], cwd=ROOT, check=True)
-    said = folder / "said"
-    with said.open("wb") as output:
-        command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
-        # tests/shipping installs it in a fresh directory.
-        environment = os.environ | {"PENSTOCK_WHEEL": str(wheel)}
-        process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT
-        )
-    return Run(process, said, started)
+    return python
 
 
-def end(interpreter: Interpreter, run: Run) -> bool:
-    """Wait for the tests, and say what they have said; whether they have passed."""
-    passed = run.process.wait() == 0
-    outcome = "passed" if passed else "FAILED"
-    print(run.said.read_text(errors="replace"))
-    print(f"{interpreter}: {outcome} in {time.monotonic() - run.started:.0f} s", flush=True)
-    return passed
+def passes(interpreter: Interpreter, python: Path, wheel: Path, files: list[Path]) -> bool:
+    """Run a part, and say what it has said."""
+    started = time.monotonic()
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
+    # tests/shipping installs it in a fresh directory. pytest keeps what it compiles of its plugins.
+    environment = os.environ | {"PENSTOCK_WHEEL": str(wheel), "PYTHONDONTWRITEBYTECODE": ""}
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
+    ran = subprocess.run(command, cwd=ROOT, env=environment, check=False, **output)
+    outcome = "passed" if ran.returncode == 0 else "FAILED"
+    what = " ".join(str(path.relative_to(ROOT)) for path in files)
+    took = time.monotonic() - started
+    print(f"{ran.stdout}\n{interpreter}: {outcome} in {took:.0f} s: {what}", flush=True)
+    return ran.returncode == 0
 
 
 def main() -> int:
-    """Tests all, since they mostly wait for clocks all at a time, and says which failed."""
+    """Tests all, and says which failed. Tests mostly wait, so that there are three parts at a time for each core."""
     interpreters = find()
     print("interpreters:", *interpreters, flush=True)
-    runs: list[tuple[Interpreter, Run]] = []
-    with tempfile.TemporaryDirectory(prefix="penstock-") as name:
+    runs: list[tuple[Interpreter, Future[bool]]] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-") as name,
+        ThreadPoolExecutor(3 * (os.cpu_count() or 1)) as pool,
+    ):
         folder = Path(name)
         shared = None
         for interpreter in interpreters:
@@ -185,9 +191,10 @@ def main() -> int:
             else:
                 wheel = shared = shared or build(folder / "wheel", "--features", ABI3)
             print(f"{interpreter}: {wheel.name}", flush=True)
-            tests = chosen(interpreter, interpreters)
-            runs.append((interpreter, begin(interpreter, wheel, folder / f"venv-{interpreter}", tests)))
-        failed = [str(interpreter) for interpreter, run in runs if not end(interpreter, run)]
+            python = install(interpreter, wheel, folder / f"venv-{interpreter}")
+            for files in parts(chosen(interpreter, interpreters)):
+                runs.append((interpreter, pool.submit(passes, interpreter, python, wheel, files)))
+        failed = list(dict.fromkeys(str(interpreter) for interpreter, run in runs if not run.result()))
     if failed or not interpreters:
         print("failed:", *(failed or ["no interpreter was found"]), file=sys.stderr)
         return 1

@@ -2,6 +2,7 @@
 
 import logging
 import signal
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,15 @@ def programs_find_one_root_certificate(tmp_path_factory: pytest.TempPathFactory)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SSL_CERT_FILE", str(path))
         patch.setenv("SSL_CERT_DIR", str(path.parent / "none"))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_test_keeps_what_it_compiles() -> Iterator[None]:
+    """Tests write programs anew, perhaps in the same second and of the same size, by which Python would not know it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+        patch.setattr(sys, "dont_write_bytecode", True)
         yield
 
 

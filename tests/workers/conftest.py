@@ -15,8 +15,6 @@ __all__ = ["family", "relaying"]
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where workers are started, and what is imported is looked for."""
     monkeypatch.chdir(tmp_path)
-    # What is changed within a second of its being compiled would not be seen to have changed.
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     return tmp_path
 
 
