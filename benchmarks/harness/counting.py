@@ -34,6 +34,8 @@ SEGMENT = b"/segment.m4s"
 WAKEUPS = b"/wakeups"
 # One process, which is the one that is counted: a master would only be waited for.
 ALONE = {"nginx": ["-g", "master_process off;"]}
+# Under valgrind handlers and threads are late, which a site would take for overload, and refuse requests.
+PATIENT = {"penstock_app.py": ["--patient"]}
 MIDDLEWARE = Gateway(
     "penstock-middleware",
     "**penstock**, application's lane, one middleware",
@@ -184,7 +186,9 @@ class Calls:
 
 def _command(gateway: Gateway, launch: Launch) -> list[str]:
     command = gateway.command(launch)
-    return [*command, *ALONE.get(Path(command[0]).name, ())]
+    names = [Path(word).name for word in command]
+    patient = [option for name in names for option in PATIENT.get(name, ())]
+    return [*command, *ALONE.get(names[0], ()), *patient]
 
 
 @contextmanager

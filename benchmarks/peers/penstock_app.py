@@ -4,7 +4,8 @@
 `app` serves the same application on the engine's sockets. `native` is a route that the engine answers alone, and
 `cached` the same with a cache. With `--inspect` event streams are inspected. With `--bearer` tokens end here, and with
 `--authorise` besides a hook lets in who has one. With `--middleware` each request passes through one that does
-nothing. `/wakeups` tells how often the event loop was woken. Nothing is logged.
+nothing. With `--patient` no request is refused for overload. `/wakeups` tells how often the event loop was woken.
+Nothing is logged.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ def main() -> None:
     parser.add_argument("--middleware", action="store_true")
     parser.add_argument("--traces", metavar="URL")
     parser.add_argument("--traces-ratio", type=float, default=1.0)
+    parser.add_argument("--patient", action="store_true")
     parser.add_argument("--tls", nargs=2, metavar=("CERT", "KEY"))
     arguments = parser.parse_args()
 
@@ -106,6 +108,8 @@ def main() -> None:
         app.router.add_route("*", "/{path:.*}", gateway.relay)
     # Also under valgrind, which takes fifty times as long.
     edge = replace(EDGE, tls=TLS(*arguments.tls, handshake_timeout=60)) if arguments.tls else EDGE
+    if arguments.patient:
+        edge = replace(edge, overload_after=None)
     host, _, port = arguments.listen.rpartition(":")
     loop = uvloop.new_event_loop()
     common = {
