@@ -48,6 +48,22 @@ def no_test_keeps_what_it_compiles() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def programs_keep_temporary_files_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """What programs leave when they are killed goes with the files of the tests. No other run leaves anything there."""
+    directory = tmp_path_factory.mktemp("programs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(directory))
+        patch.delenv("XDG_RUNTIME_DIR", raising=False)
+        yield directory
+
+
+@pytest.fixture(autouse=True)
+def leaves_no_directory_of_workers(programs_keep_temporary_files_apart: Path) -> Iterator[None]:
+    with leaks.no_directory_is_left(programs_keep_temporary_files_apart):
+        yield
+
+
 @pytest.fixture(autouse=True)
 def logs_keep_the_text_of_errors_alone() -> Iterator[None]:
     """pytest keeps log records; one with a traceback would keep its frames alive, and they the engine."""

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from . import leaks
 from .client import RawClient
 from .waiting import DEADLINE
 
@@ -74,7 +76,8 @@ async def listening(*command: str, **options: Any) -> AsyncIterator[Running]:
     finally:
         if process.returncode is None:
             process.kill()
-        await running.ended()
+        if await running.ended() == -signal.SIGKILL:
+            leaks.killed()
 
 
 def run(*arguments: str, directory: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,5 @@
-"""The leak check: after every test no descriptor is left, and an engine under test has every slab and stream back."""
+"""The leak check: after every test no descriptor and no directory of the sockets of workers is left, and an engine under
+test has every slab and stream back."""
 
 import asyncio
 import gc
@@ -6,11 +7,13 @@ import os
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import penstock
+from penstock.workers.directory import remove_left
 
 from .waiting import DEADLINE, until
 
@@ -59,6 +62,14 @@ async def nothing_is_left(request: pytest.FixtureRequest, engine: penstock.Engin
 
 
 @contextmanager
+def no_directory_is_left(where: Path) -> Iterator[None]:
+    """Fails if a parent of workers has left the directory of their sockets. A test that kills one calls `killed`."""
+    yield
+    left = remove_left(where)
+    assert not left, f"directories of the sockets of workers are left: {left}"
+
+
+@contextmanager
 def no_descriptor_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fails if more descriptors are open after the block than before it."""
     gc.collect()
@@ -73,6 +84,11 @@ def no_descriptor_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
         if time.monotonic() > end:
             pytest.fail(f"descriptors left open: { {k: v for k, v in after.items() if k not in before} }")
         time.sleep(0.002)
+
+
+def killed() -> None:
+    """Remove what a process that a test has killed could not."""
+    remove_left(Path(os.environ["TMPDIR"]))
 
 
 def descriptors() -> dict[str, str]:

@@ -11,7 +11,8 @@ import penstock
 from penstock import _native, config
 from penstock.serving.listener import Listening, make_lane
 from penstock.workers.declarations import Declarations
-from penstock.workers.process import Directory, Orders, WorkerProcess
+from penstock.workers.directory import Directory
+from penstock.workers.process import Orders, WorkerProcess
 from penstock.workers.server import Front, no_application
 from penstock.workers.supervisor import Supervisor
 from support.waiting import until

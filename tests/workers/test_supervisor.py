@@ -4,6 +4,8 @@ import asyncio
 import gc
 import os
 import signal
+import subprocess
+import sys
 import weakref
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 
 import penstock
 from penstock.workers import process
-from penstock.workers.process import Directory
+from penstock.workers.directory import PREFIX, Directory
 from support.waiting import until
 
 from .applications import PLAIN, workshop
@@ -273,3 +275,27 @@ async def test_the_directory_is_its_owners_alone(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "none"))
     with Directory() as one:
         assert one.parent != tmp_path
+
+
+async def test_what_a_parent_that_was_killed_has_left_the_next_one_removes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    program = (
+        "from penstock.workers.directory import PREFIX, Directory; print(Directory().__enter__()); input()"
+    )
+    command = (sys.executable, "-c", program)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        left = Path(parent.stdout.readline().strip())
+        (left / "1").touch()
+        (tmp_path / f"{PREFIX}link").symlink_to(tmp_path)
+        (tmp_path / f"{PREFIX}file").touch()
+        with Directory():
+            assert left.exists(), "its parent runs"
+        parent.kill()
+    assert left.exists()
+    with Directory() as other, Directory():
+        assert not left.exists()
+        assert other.exists()
+    assert {path.name for path in tmp_path.iterdir()} == {f"{PREFIX}link", f"{PREFIX}file"}

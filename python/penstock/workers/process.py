@@ -8,26 +8,22 @@ import asyncio
 import json
 import logging
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from penstock.exceptions import make_error
-from penstock.serving.shutdown import last_act
 
 from .link import Link
 from .registration import Registration
 
-__all__ = ["GRACE", "Directory", "Orders", "WorkerProcess", "how"]
+__all__ = ["GRACE", "Orders", "WorkerProcess", "how"]
 
 _log: Final = logging.getLogger("penstock.workers")
 
@@ -66,30 +62,6 @@ class Orders:
     def read(cls, text: str) -> Self:
         """What `write` has written."""
         return cls(**json.loads(text))
-
-
-class Directory:
-    """A new directory for the sockets of workers, which no other user may enter. It is removed with the block."""
-
-    def __enter__(self) -> Path:
-        runtime = os.environ.get("XDG_RUNTIME_DIR")
-        # su and sudo leave another user's in the environment.
-        usable = runtime if runtime is not None and os.access(runtime, os.W_OK | os.X_OK) else None
-        self._path = Path(tempfile.mkdtemp(prefix="penstock-", dir=usable))
-        self._last = ExitStack()
-        self._last.enter_context(last_act(self._remove))
-        return self._path
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._last.close()
-        self._remove()
-
-    def _remove(self) -> None:
-        # Another program may have removed temporary files.
-        with suppress(FileNotFoundError):
-            shutil.rmtree(self._path)
 
 
 class WorkerProcess:

@@ -24,7 +24,8 @@ from penstock.serving.shutdown import last_act, say_waiting, stop_signal
 from penstock.web.runner_settings import edge_as_told
 
 from .declarations import Declarations
-from .process import Directory, Orders, WorkerProcess
+from .directory import Directory
+from .process import Orders, WorkerProcess
 from .supervisor import Supervisor
 
 __all__ = ["Front", "no_application", "serve"]
