@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,18 +32,16 @@ import penstock_profile  # noqa: E402
 # A wheel's, and a checkout's. The boundary's own functions have other names in each.
 FEATURES = ("abi3-py311", "")
 STEPS = 4000
+# On a checkout's alone: what they are to come to is the engine.
 TESTS = (
+    "tests/cache",
     "tests/gateway",
     "tests/edge",
     "tests/events",
+    "tests/hub",
     "tests/grpc",
     "tests/http2",
-    "tests/cache",
-    "tests/hub",
 )
-# One path in a request of a row counts as much as this many in a test.
-WEIGHT = 100
-ALL_POOLS = "%4m"
 
 
 def build(target: str, features: str, counters: Path) -> Path:
@@ -69,22 +68,25 @@ def put_loads() -> None:
                 print(f"{row.name}: {steps} steps on {name}", flush=True)
 
 
-def train(library: Path, raw: Path) -> None:
-    """Run the loads and the tests on the library. Raises what they raise."""
+def run_tests(folder: str) -> None:
+    """Run the tests of a folder. Tests of time fail on a slower build, and what has run counts all the same."""
+    subprocess.run([sys.executable, "-m", "pytest", "-q", "--no-header", folder], cwd=ROOT, check=False)
+
+
+def train(library: Path, features: str, raw: Path) -> None:
+    """Run the loads and the tests on the library. Raises LoadError."""
     with tempfile.TemporaryDirectory(prefix="penstock-profile-") as folder:
         package = Path(folder) / "penstock"
-        shutil.copytree(
-            ROOT / "python" / "penstock", package, ignore=shutil.ignore_patterns("*.so", "__pycache__")
-        )
-        suffix = ".abi3.so" if "abi3" in raw.name else ".so"
-        shutil.copy(library, package / f"_native{suffix}")
+        ignored = shutil.ignore_patterns("*.so", "__pycache__")
+        shutil.copytree(ROOT / "python" / "penstock", package, ignore=ignored)
+        shutil.copy(library, package / ("_native.abi3.so" if features else "_native.so"))
         os.environ["PYTHONPATH"] = folder
-        os.environ["LLVM_PROFILE_FILE"] = str(raw / f"loads-{ALL_POOLS}.profraw")
+        # Processes share a few files.
+        os.environ["LLVM_PROFILE_FILE"] = str(raw / "%4m.profraw")
         put_loads()
-        os.environ["LLVM_PROFILE_FILE"] = str(raw / f"tests-{ALL_POOLS}.profraw")
-        # Tests of time fail on a slower build, and what has run counts all the same.
-        pytest = [sys.executable, "-m", "pytest", "-q", *TESTS]
-        subprocess.run(pytest, cwd=ROOT, check=False)
+        if not features:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                list(pool.map(run_tests, TESTS))
 
 
 def merge(target: str, raw: Path, into: Path) -> None:
@@ -95,8 +97,7 @@ def merge(target: str, raw: Path, into: Path) -> None:
     tool = Path(sysroot) / "lib" / "rustlib" / target / "bin" / "llvm-profdata"
     if not tool.exists():
         raise SystemExit(f"record_profile: there is no {tool}: 'rustup component add llvm-tools' installs it")
-    inputs = [f"-weighted-input={WEIGHT},{path}" for path in sorted(raw.rglob("loads-*.profraw"))]
-    inputs += [f"-weighted-input=1,{path}" for path in sorted(raw.rglob("tests-*.profraw"))]
+    inputs = sorted(raw.rglob("*.profraw"))
     merged = raw / "merged.profdata"
     subprocess.run([tool, "merge", "-o", merged, *inputs], check=True)
     into.parent.mkdir(exist_ok=True)
@@ -112,7 +113,7 @@ def main() -> int:
             raw = Path(folder) / (features or "checkout")
             raw.mkdir()
             try:
-                train(build(target, features, raw), raw)
+                train(build(target, features, raw), features, raw)
             except LoadError as error:
                 print(f"record_profile: {error}", file=sys.stderr)
                 return 1
