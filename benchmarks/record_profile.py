@@ -44,10 +44,10 @@ TESTS = (
 )
 
 
-def build(target: str, features: str, counters: Path) -> Path:
-    """Return the library with counters, which are written below `counters` when a process of it ends."""
+def build(target: str, features: str) -> Path:
+    """Return the library with counters, which each process writes when it ends."""
     directory = ROOT / "rust" / "target" / "profiled"
-    flags = f"{os.environ.get('RUSTFLAGS', '')} -Cprofile-generate={counters}"
+    flags = f"{os.environ.get('RUSTFLAGS', '')} -Cprofile-generate"
     command = ["cargo", "build", "--release", "--quiet", "--package", "penstock-python", "--target", target]
     command += ["--target-dir", str(directory), *(["--features", features] if features else [])]
     environment = {**os.environ, "RUSTFLAGS": flags, "PYO3_PYTHON": sys.executable}
@@ -113,7 +113,7 @@ def main() -> int:
             raw = Path(folder) / (features or "checkout")
             raw.mkdir()
             try:
-                train(build(target, features, raw), features, raw)
+                train(build(target, features), features, raw)
             except LoadError as error:
                 print(f"record_profile: {error}", file=sys.stderr)
                 return 1
