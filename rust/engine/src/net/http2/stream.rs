@@ -104,7 +104,10 @@ impl Channel for Stream {
         if cfg!(all(test, planted_bug = "failed-stream-ends-well")) {
             return self.sending.carrier.shared().session.end(self.sending.stream, []);
         }
-        self.sending.reset(&mut self.sending.carrier.shared(), ErrorCode::INTERNAL_ERROR);
+        let shared = &mut *self.sending.carrier.shared();
+        // A response that is in its frames is whole when it comes, however late (RFC 9113, section 8.1).
+        let is_whole = self.sending.is_sent(shared);
+        self.sending.reset(shared, if is_whole { ErrorCode::NO_ERROR } else { ErrorCode::INTERNAL_ERROR });
     }
 
     fn has_hung_up(&mut self) -> bool {
