@@ -18,6 +18,7 @@ mod events;
 mod given;
 mod http;
 mod link;
+mod odd;
 mod origin;
 mod plan;
 mod rig;
@@ -32,6 +33,7 @@ use crate::simulation::{Clock, Trace, Verdict, assert_reached, compare_traces, h
 use crate::sync::lock;
 use client::Client;
 use codes::with_codes;
+use odd::Odd;
 use plan::{Answer, Break, CLIENTS, Framing, Plan, Route, Step, What, plans};
 use stage::{Cast, Scene, Stage, perform};
 
@@ -44,12 +46,14 @@ const OVER: u64 = 1000;
 struct Simulated {
     stage: Stage,
     clients: [Option<Client>; CLIENTS],
+    odd: Vec<Odd>,
     requests: usize,
 }
 
 impl Scene for Simulated {
     async fn go_on(&mut self, trace: &mut Trace) -> Verdict {
         self.stage.go_on(trace).await?;
+        self.odd.iter_mut().try_for_each(|odd| odd.go_on(trace))?;
         let mut world = lock(&self.stage.world);
         self.clients.iter_mut().flatten().try_for_each(|client| client.go_on(&mut world, trace))
     }
@@ -62,6 +66,7 @@ impl Simulated {
         Self {
             stage: Stage::new(&plan.conditions, &cast),
             clients: std::array::from_fn(|_| None),
+            odd: Vec::new(),
             requests: 0,
         }
     }
@@ -92,6 +97,7 @@ impl Simulated {
                 }
             }
             Step::Change(key) => lock(&self.stage.world).versions[key] += 1,
+            Step::Odd(kind) => self.odd.push(Odd::new(kind, self.stage.connect())),
             Step::Door(origin, door) => self.stage.set_door(origin, door),
             Step::Wait(time) => self.wait(time, LOOK, clock, trace).await?,
         }
@@ -114,6 +120,8 @@ impl Simulated {
             self.wait(1000, 500, clock, trace).await?;
         }
         hold!(!self.is_waiting(), "a request is neither answered nor refused after {OVER} s");
+        self.odd.iter().try_for_each(Odd::check_rest)?;
+        self.odd.clear();
         self.clients.iter_mut().for_each(|client| *client = None);
         self.wait(40_000, 2000, clock, trace).await?;
         self.stage.end(clock, trace).await

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::odd::KINDS;
 use crate::net::simulated::Conditions;
 
 /// Objects of the origins.
@@ -76,6 +77,8 @@ pub(super) enum Step {
     /// With a reset, or an orderly end.
     Leave(usize, bool),
     Change(usize),
+    /// A request that is refused for what it is.
+    Odd(usize),
     /// An origin takes connections, refuses them, or does not answer.
     Door(usize, u8),
     Wait(u64),
@@ -232,6 +235,7 @@ fn steps() -> impl Strategy<Value = Step> {
         2 => (0..CLIENTS).prop_map(Step::Stall),
         2 => (0..CLIENTS, any::<bool>()).prop_map(|(client, resets)| Step::Leave(client, resets)),
         4 => key.prop_map(Step::Change),
+        2 => (0..KINDS).prop_map(Step::Odd),
         1 => (0..ORIGINS, 0..4_u8).prop_map(|(origin, door)| Step::Door(origin, door)),
         8 => (1..1500_u64).prop_map(Step::Wait),
     ]

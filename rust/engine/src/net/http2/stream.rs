@@ -105,7 +105,7 @@ impl Channel for Stream {
             return self.sending.carrier.shared().session.end(self.sending.stream, []);
         }
         let shared = &mut *self.sending.carrier.shared();
-        // A response that is whole for the client is not said to have failed, though it was taken too slowly.
+        // A response that is in its frames is whole when it comes, however late (RFC 9113, section 8.1).
         let is_whole = self.sending.is_sent(shared);
         self.sending.reset(shared, if is_whole { ErrorCode::NO_ERROR } else { ErrorCode::INTERNAL_ERROR });
     }

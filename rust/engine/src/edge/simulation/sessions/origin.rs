@@ -19,6 +19,8 @@ use crate::sync::{Arc, Mutex, lock};
 const FRAME: usize = 1000;
 const GOAWAY: u8 = 7;
 const PING: u8 = 6;
+/// Frames that carry nothing, from which on a connection may be ended for them.
+const FLOOD: usize = 1000;
 /// In which nothing is due.
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -40,6 +42,8 @@ struct Served {
     last: Option<u32>,
     /// It ends now, with a reset or in order.
     cut: Option<bool>,
+    /// So many frames come that the edge may end it.
+    floods: bool,
 }
 
 /// A request, and how far it is answered.
@@ -91,6 +95,7 @@ async fn serve(end: End, name: String, world: Arc<Mutex<World>>, limits: Limits)
         extra: Vec::new(),
         last: None,
         cut: None,
+        floods: false,
     };
     while served.turn().await.is_some() {}
 }
@@ -128,10 +133,15 @@ impl Served {
         Some(())
     }
 
-    /// Ends the connection at once, and with it what is on its way.
-    fn cut(&self, resets: bool) -> GoesOn {
+    /// The edge may not see what was sent on the connection.
+    fn lose(&self) {
         let mut world = lock(&self.world);
         self.places.iter().for_each(|place| world.exchanges[*place].is_strayed = true);
+    }
+
+    /// Ends the connection at once, and with it what is on its way.
+    fn cut(&self, resets: bool) -> GoesOn {
+        self.lose();
         if resets {
             drop(self.socket.reset_on_close());
         }
@@ -187,12 +197,18 @@ impl Served {
             }
             Some(Fault::Leave) => self.session.drain(),
             Some(Fault::Cut(resets)) => self.cut = Some(resets),
-            Some(Fault::Pings(count)) => (0..count).for_each(|_| frame(PING, &[0; 8], &mut self.extra)),
+            Some(Fault::Pings(count)) => {
+                self.floods |= count >= FLOOD;
+                (0..count).for_each(|_| frame(PING, &[0; 8], &mut self.extra));
+            }
             Some(Fault::Deaf) | None => {}
         }
         let Some((head, _)) = http::head(&[&text[..], b"\r\n"].concat()) else { return };
         let (asked, answer) = lock(&self.world).arrive(&self.name, &head, stream > 1, false);
         self.places.push(asked.place);
+        if self.floods {
+            self.lose();
+        }
         let reply = Reply {
             asked,
             answer,
