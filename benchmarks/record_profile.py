@@ -32,7 +32,9 @@ import penstock_profile  # noqa: E402
 # A wheel's, and a checkout's. The boundary's own functions have other names in each.
 FEATURES = ("abi3-py311", "")
 STEPS = 4000
-# On a checkout's alone: what they are to come to is the engine.
+# On a checkout's alone: what they are to come to is the engine. One request of a load counts as WEIGHT of theirs. With
+# equal weights all that they come to is compiled to be fast, and a wheel is larger than the 6 MB that one may have.
+WEIGHT = 100
 TESTS = (
     "tests/cache",
     "tests/gateway",
@@ -82,8 +84,9 @@ def train(library: Path, features: str, raw: Path) -> None:
         shutil.copy(library, package / ("_native.abi3.so" if features else "_native.so"))
         os.environ["PYTHONPATH"] = folder
         # Processes share a few files.
-        os.environ["LLVM_PROFILE_FILE"] = str(raw / "%4m.profraw")
+        os.environ["LLVM_PROFILE_FILE"] = str(raw / "loads-%4m.profraw")
         put_loads()
+        os.environ["LLVM_PROFILE_FILE"] = str(raw / "tests-%4m.profraw")
         if not features:
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 list(pool.map(run_tests, TESTS))
@@ -97,7 +100,8 @@ def merge(target: str, raw: Path, into: Path) -> None:
     tool = Path(sysroot) / "lib" / "rustlib" / target / "bin" / "llvm-profdata"
     if not tool.exists():
         raise SystemExit(f"record_profile: there is no {tool}: 'rustup component add llvm-tools' installs it")
-    inputs = sorted(raw.rglob("*.profraw"))
+    weights = {"loads": WEIGHT, "tests": 1}
+    inputs = [f"-weighted-input={weights[path.name[:5]]},{path}" for path in sorted(raw.rglob("*.profraw"))]
     merged = raw / "merged.profdata"
     subprocess.run([tool, "merge", "-o", merged, *inputs], check=True)
     into.parent.mkdir(exist_ok=True)
