@@ -87,12 +87,12 @@ test-rust-part:
 	cd rust && MAKEFLAGS= $(ENGINE_TESTS)
 
 # The engine's tests and the parts of the Python tests run side by side, the longest first: `make` has a part begin where another
-# has ended. A part is a folder or a file, without the parts that are below it. A test waits for more than half of its time, so
-# there are three parts for each core.
+# has ended. A part is a folder or a file, without the parts that are below it. A test waits for a third of its time and more,
+# so there are two parts for each core.
 PARTS = tests/upgrade tests $(addprefix tests/,workers cache/test_ranges.py hub media load cache workers/test_serving.py dashboards \
   gateway metrics lane browsers deploy edge test_serve_names.py events workers/test_supervisor.py origins test_memory.py \
   test_typing.py configuration access)
-JOBS = $(shell expr 3 '*' $$(nproc))
+JOBS = $(shell expr 2 '*' $$(nproc))
 side_by_side = $(MAKE) --no-print-directory --keep-going --output-sync --jobs $(JOBS) $(1)
 
 .PHONY: test-python $(PARTS:%=test-part-%)
