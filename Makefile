@@ -282,6 +282,10 @@ simulate: | toolchain ## Simulate the engine: 500 seeds, SEEDS=n of them, or SEE
 simulate-planted: | toolchain ## Show that the simulations find the bugs that are planted for them (BUG=one)
 	@$(PYTHON) .ci/planted_bugs.py $(BUG)
 
+.PHONY: fuzz
+fuzz: ## Run the fuzz targets in turn (nightly, cargo-fuzz): MINUTES= of processor time for each, PROCESSES= at once, TARGETS= of them
+	$(PYTHON) .ci/fuzz.py --minutes $(or $(MINUTES),60) --jobs $(or $(PROCESSES),1) $(TARGETS)
+
 .PHONY: miri
 miri: ## Run the memory tests under Miri (needs a nightly toolchain with miri)
 	cd rust && MIRIFLAGS="-Zmiri-permissive-provenance" $(CARGO) +nightly miri test -p penstock-memory -p penstock-http -p penstock-engine --lib -- pool:: framing:: stream:: --skip upstream::
