@@ -23,6 +23,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "build_backend"))
+
+import penstock_profile  # noqa: E402
+
 OLDEST = (3, 11)
 # What the engine does alone is the same on every interpreter: tests/edge, and of these but for what Python says of it.
 ALONE = [
@@ -121,9 +125,12 @@ def is_tested(interpreter: Interpreter) -> bool:
 
 
 def build(folder: Path, *options: str) -> Path:
-    """The wheel that maturin builds."""
-    maturin = Path(sys.executable).with_name("maturin")
-    subprocess.run([maturin, "build", "--quiet", "--release", "-o", folder, *options], cwd=ROOT, check=True)
+    """The wheel that maturin builds, of what the Makefile has compiled as far as that is the same."""
+    target, version = penstock_profile.compiler()
+    flags = [os.environ.get("RUSTFLAGS", ""), *penstock_profile.flags(target, version)]
+    maturin = [Path(sys.executable).with_name("maturin"), "build", "--quiet", "--release", "--target", target]
+    environment = {**os.environ, "RUSTFLAGS": " ".join(flags)}
+    subprocess.run([*maturin, "-o", folder, *options], cwd=ROOT, env=environment, check=True)
     (wheel,) = folder.glob("*.whl")
     return wheel
 
