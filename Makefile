@@ -41,7 +41,7 @@ $(VENV)/.tools: pyproject.toml | toolchain
 $(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES) $(wildcard rust/profiles/*) | toolchain
 	@$(call fetch,$(CARGO) fetch --quiet --locked --manifest-path rust/Cargo.toml,Rust crates)
 	@# A profile is of a target that is named.
-	RUSTFLAGS="$$RUSTFLAGS $$($(BIN)/python build_backend/penstock_profile.py)" \
+	RUSTFLAGS="$$($(BIN)/python build_backend/penstock_profile.py)" \
 	  $(BIN)/maturin develop --release --quiet --target $(HOST) $(FEATURES:%=--features %)
 	@# Other features make a file of another name, and Python would load the older one.
 	@ls -t python/penstock/_native.*.so | tail -n +2 | xargs -r rm

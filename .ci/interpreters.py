@@ -127,9 +127,8 @@ def is_tested(interpreter: Interpreter) -> bool:
 def build(folder: Path, *options: str) -> Path:
     """The wheel that maturin builds, of what the Makefile has compiled as far as that is the same."""
     target, version = penstock_profile.compiler()
-    flags = [os.environ.get("RUSTFLAGS", ""), *penstock_profile.flags(target, version)]
     maturin = [Path(sys.executable).with_name("maturin"), "build", "--quiet", "--release", "--target", target]
-    environment = {**os.environ, "RUSTFLAGS": " ".join(flags)}
+    environment = {**os.environ, "RUSTFLAGS": penstock_profile.rustflags(target, version)}
     subprocess.run([*maturin, "-o", folder, *options], cwd=ROOT, env=environment, check=True)
     (wheel,) = folder.glob("*.whl")
     return wheel

@@ -62,8 +62,7 @@ def _profiled(name: str, *arguments: object) -> Any:
     ):
         target, version = penstock_profile.compiler()
         os.environ["MATURIN_PEP517_ARGS"] = f"--target {target}"
-        flags = [os.environ.get("RUSTFLAGS", ""), *penstock_profile.flags(target, version)]
-        os.environ["RUSTFLAGS"] = " ".join(filter(None, flags))
+        os.environ["RUSTFLAGS"] = penstock_profile.rustflags(target, version)
     return _checked(name, *arguments)
 
 

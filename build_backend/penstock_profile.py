@@ -60,5 +60,10 @@ def flags(target: str, version: str) -> list[str]:
     return [f"-Cprofile-use={unpacked}", "-Cllvm-args=--no-pgo-warn-mismatch"]
 
 
+def rustflags(target: str, version: str) -> str:
+    """RUSTFLAGS of a build by the profile: what the environment has, and then `flags`."""
+    return " ".join([*os.environ.get("RUSTFLAGS", "").split(), *flags(target, version)])
+
+
 if __name__ == "__main__":
-    print(*flags(*compiler()))
+    print(rustflags(*compiler()))
