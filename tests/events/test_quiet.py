@@ -9,7 +9,7 @@ from penstock.config import EventRelay, Timeouts
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import answer
 from support.origins import EVENTS, ChunkSteps, chunk
-from support.ways import BEAT, NEVER, SOON, Way, beats, blocks
+from support.ways import BEAT, NEVER, SOON, Relay, Way, beats, blocks
 
 MARK = b"\xef\xbb\xbf"
 POLICIES = {"none": None, "one": EventRelay(heartbeat=None)}
@@ -139,6 +139,21 @@ class Endless:
             self.sent += 1
         await peer.send(b"0\r\n\r\n")
 
+    async def is_full(self, clocks: Relay) -> None:
+        """Wait until nothing has been taken for three times three beats.
+
+        Each time by a client of its own: the beats of one that is there may have waited for this process, and are no
+        time in which the event could have been sent.
+        """
+        rounds = 0
+        while rounds < 3:
+            before = self.sent
+            clock = await clocks.ask()
+            await clock.head()
+            await beats(clock, 3)
+            clock.abort()
+            rounds = rounds + 1 if self.is_sending and before == self.sent else 0
+
 
 async def test_a_client_that_does_not_read_is_sent_no_comments(way: Way) -> None:
     """What waits for it says as much; the beats of another stream are the clock."""
@@ -147,13 +162,10 @@ async def test_a_client_that_does_not_read_is_sent_no_comments(way: Way) -> None
     async with ScriptedOrigin(endless) as served, ScriptedOrigin(ChunkSteps()) as other:
         slow = await (await way.relay(served.url, events=SOON, timeouts=NEVER)).ask(receive_buffer=4096)
         slow.writer.transport.pause_reading()
-        clock = await (await way.relay(other.url, events=SOON, timeouts=NEVER)).ask()
+        clocks = await way.relay(other.url, events=SOON, timeouts=NEVER)
+        await endless.is_full(clocks)
+        clock = await clocks.ask()
         await clock.head()
-        rounds = 0
-        while rounds < 3:
-            before = endless.sent
-            await beats(clock, 3)
-            rounds = rounds + 1 if endless.is_sending and before == endless.sent else 0
         # Of both streams: as many as the other one has at most, however late this process reads them.
         filling = way.counts().heartbeats
         # The clock beats at most a third more often: put in meanwhile, there would be 45 more, and half as many again.
@@ -265,13 +277,11 @@ async def test_the_idle_limit_waits_for_a_client_that_does_not_read(way: Way) ->
     async with ScriptedOrigin(endless) as served, ScriptedOrigin(ChunkSteps()) as other:
         slow = await (await way.relay(served.url, events=policy)).ask(receive_buffer=4096)
         slow.writer.transport.pause_reading()
-        clock = await (await way.relay(other.url, events=EventRelay(heartbeat=0.25), timeouts=NEVER)).ask()
+        clocks = await way.relay(other.url, events=SOON, timeouts=NEVER)
+        await endless.is_full(clocks)
+        clock = await clocks.ask()
         await clock.head()
-        before = -1
-        while before != endless.sent:
-            before = endless.sent
-            await beats(clock, 1)
-        await beats(clock, 9)
+        await beats(clock, 45)
         endless.stop.set()
         slow.writer.transport.resume_reading()
         await slow.head()

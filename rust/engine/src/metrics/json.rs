@@ -1,6 +1,7 @@
 //! JSON as it is written.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
+use std::time::Duration;
 
 use crate::hub::quoted;
 
@@ -36,11 +37,17 @@ impl Json {
     pub(super) fn number(&mut self, number: Option<f64>) {
         self.separate();
         let number = number.filter(|number| number.is_finite());
-        let written = match number.map(|number| (number * 1000.0).round() / 1000.0) {
-            Some(number) => write!(self.0, "{number}"),
-            None => write!(self.0, "null"),
-        };
-        written.expect("a String takes all that is written");
+        match number.map(|number| (number * 1000.0).round() / 1000.0) {
+            Some(number) => self.put(number),
+            None => self.put("null"),
+        }
+    }
+
+    /// A time in seconds, in six digits after the point: what a thread does in a tenth of a second may take less than a
+    /// millisecond.
+    pub(super) fn seconds(&mut self, time: Duration) {
+        self.separate();
+        self.put((time.as_secs_f64() * 1e6).round() / 1e6);
     }
 
     pub(super) fn flag(&mut self, flag: bool) {
@@ -65,6 +72,10 @@ impl Json {
 
     pub(super) fn finish(self) -> String {
         self.0
+    }
+
+    fn put(&mut self, value: impl Display) {
+        write!(self.0, "{value}").expect("a String takes all that is written");
     }
 
     fn separate(&mut self) {
@@ -98,6 +109,7 @@ mod tests {
         let mut out = Json::default();
         out.open('{');
         out.numbers(&[("a", Some(1.0)), ("b", None), ("c", Some(0.123_456)), ("d", Some(f64::INFINITY))]);
+        out.name("e").seconds(Duration::from_nanos(2_700));
         out.name("rows").open('[');
         for name in ["x", "{", ":"] {
             out.open('{');
@@ -113,7 +125,7 @@ mod tests {
         let rows = json!([row("x"), row("{"), row(":"), null]);
         assert_eq!(
             from_str::<Value>(&text).unwrap(),
-            json!({"a": 1, "b": null, "c": 0.123, "d": null, "rows": rows})
+            json!({"a": 1, "b": null, "c": 0.123, "d": null, "e": 3e-6, "rows": rows})
         );
     }
 

@@ -127,7 +127,8 @@ fn written(parts: &Parts, before: &Reading, after: &Reading, took: Duration) -> 
     let mut out = Json::default();
     out.open('{');
     out.name("version").text(parts.version);
-    out.numbers(&[("pid", Some(f64::from(std::process::id()))), ("seconds", Some(took.as_secs_f64()))]);
+    out.name("pid").number(Some(f64::from(std::process::id())));
+    out.name("seconds").seconds(took);
     write_threads(&mut out, before, after);
     write_holdings(&mut out, parts, before, after);
     out.close('}');
@@ -153,7 +154,8 @@ fn write_threads(out: &mut Json, before: &Reading, after: &Reading) {
         out.open('{');
         // The kernel keeps 15 bytes of a name.
         out.name("name").text(engine.map_or(&*thread.name, |engine| engine.name));
-        out.numbers(&[("ran", Some(ran.as_secs_f64())), ("waited", Some(waited.as_secs_f64()))]);
+        out.name("ran").seconds(ran);
+        out.name("waited").seconds(waited);
         if let Some(engine) = engine {
             let old = before.engine.iter().find(is_same);
             let mut rest = engine.busy.saturating_sub(old.map_or(Duration::ZERO, |old| old.busy));
@@ -162,9 +164,9 @@ fn write_threads(out: &mut Json, before: &Reading, after: &Reading) {
                 let spent = engine.times[work as usize];
                 let spent = spent.saturating_sub(old.map_or(Duration::ZERO, |old| old.times[work as usize]));
                 rest = rest.saturating_sub(spent);
-                out.name(work.name()).number(Some(spent.as_secs_f64()));
+                out.name(work.name()).seconds(spent);
             }
-            out.name("scheduler").number(Some(rest.as_secs_f64()));
+            out.name("scheduler").seconds(rest);
             out.close('}');
         }
         out.close('}');
