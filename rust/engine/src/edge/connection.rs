@@ -29,6 +29,7 @@ use crate::error::{Code, Error, Result};
 use crate::holder;
 use crate::net::{Connection, Socket};
 use crate::sync::Arc;
+use crate::sys::boxed;
 use crate::takeover::{self, Turn};
 use crate::wire::{BodyFraming, GRPC, Incoming};
 use crate::work::{Work, doing};
@@ -103,28 +104,28 @@ async fn requests(
     let mut inbound = Inbound::new(&client.connection, &site.supplies, config);
     if let Some(moved) = moved {
         // On the heap: few connections begin so.
-        let next = Box::pin(answer(site, thread, client, &mut inbound, &moved.incoming, Some(&moved))).await;
+        let next = boxed(|| answer(site, thread, client, &mut inbound, &moved.incoming, Some(&moved))).await;
         drop(moved);
-        if !Box::pin(go_on(site, client, &mut inbound, next)).await {
+        if !boxed(|| go_on(site, client, &mut inbound, next)).await {
             return;
         }
     }
     loop {
         // On the heap, each for its time: neither waiting for a request nor answering one then needs room for the other.
-        let next = match Box::pin(head(client, &mut inbound, phase)).await {
+        let next = match boxed(|| head(client, &mut inbound, phase)).await {
             Ok(Heard::Turn(turn)) if inbound.is_empty() && !site.is_closed() => {
                 return give_away(client, turn);
             }
             // What is here and was not read, such as an empty line, would turn the end into a reset.
             Ok(Heard::End | Heard::Turn(_)) => {
-                return Box::pin(close(client, &mut inbound, Duration::ZERO)).await;
+                return boxed(|| close(client, &mut inbound, Duration::ZERO)).await;
             }
             Ok(Heard::Request(incoming)) => {
-                Box::pin(answer(site, thread, client, &mut inbound, &incoming, None)).await
+                boxed(|| answer(site, thread, client, &mut inbound, &incoming, None)).await
             }
             Err(error) => {
                 let progress = Progress::new(site.unread.of(thread));
-                let next = Box::pin(refuse(site, client, &error, None, &progress)).await;
+                let next = boxed(|| refuse(site, client, &error, None, &progress)).await;
                 let status = status_of(&error, &progress);
                 progress.end(status, Some(&error), 0, progress.elapsed(), None);
                 if may_answer(&error) {
@@ -145,7 +146,7 @@ async fn go_on(site: &Site, client: &Client, inbound: &mut Inbound<'_>, next: Ne
         // It is of one request, and ends with what was sent.
         Next::Request | Next::Close if client.is_stream => client.connection.end_writing(),
         Next::Request => return true,
-        Next::Close => Box::pin(close(client, inbound, site.config.linger)).await,
+        Next::Close => boxed(|| close(client, inbound, site.config.linger)).await,
         Next::Reset => client.connection.reset_on_close(),
         Next::Given => {}
     }
@@ -263,9 +264,12 @@ async fn exchange(
         _ if counted.is_err() => counted.as_ref().map(|_| ()).map_err(Error::clone),
         _ if certified.is_err() => certified,
         Some(Service::Relay(route)) => route.respond(&mut task, inbound).await,
-        Some(Service::Topics(topics)) => Box::pin(topics.respond(&mut task, inbound)).await,
-        Some(Service::Pages(pages)) => Box::pin(pages.respond(&mut task, inbound)).await,
-        None => Box::pin(Application(site.app.as_ref()).respond(&mut task, inbound)).await,
+        Some(Service::Topics(topics)) => boxed(|| topics.respond(&mut task, inbound)).await,
+        Some(Service::Pages(pages)) => boxed(|| pages.respond(&mut task, inbound)).await,
+        None => {
+            let application = Application(site.app.as_ref());
+            boxed(|| application.respond(&mut task, inbound)).await
+        }
     };
     let error = result.as_ref().err();
     site.prove(client, error);
@@ -281,7 +285,7 @@ async fn exchange(
     let next = match &result {
         Err(error) if may_refuse(error, &progress) => {
             // On the heap, because few requests are refused, and each would wait for its end with the room for it.
-            Box::pin(refuse(site, client, error, Some(incoming), &progress)).await
+            boxed(|| refuse(site, client, error, Some(incoming), &progress)).await
         }
         result => Next::after(result, &progress, inbound),
     };

@@ -27,6 +27,7 @@ use crate::events::{Draining, Leave};
 use crate::hub::Wire;
 use crate::net::{Called, Fault, Life, Outgoing, Peer, Piece, Stop, Supply, Watch, Wish};
 use crate::pressure::Rank;
+use crate::sys::boxed;
 use crate::wire::{BodyFraming, Incoming};
 
 /// One request, and what it is answered with.
@@ -425,7 +426,7 @@ pub(super) async fn read_on(
     };
     if let Some((draining, supply)) = draining.zip(outgoing.detach()) {
         // On the heap, because few clients leave.
-        Box::pin(draining.run(supply, go_on)).await;
+        boxed(|| draining.run(supply, go_on)).await;
     }
 }
 

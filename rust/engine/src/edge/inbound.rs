@@ -18,6 +18,7 @@ use crate::net::{Connection, Life, Peer, Read, Reader, Receipt, Watch};
 use crate::pool::{CLASSES, Slice};
 use crate::stream::reading::ReadSize;
 use crate::stream::{Ending, Feed, ReadSizes};
+use crate::sys::boxed;
 use crate::wire::{BodyFraming, Decoder, Incoming, IncomingScanner};
 
 /// How often the kernel is asked for the client while nothing of it is read: a reset wakes only who waits for bytes. One
@@ -128,7 +129,7 @@ impl<'a> Inbound<'a> {
             }
             let come = if self.has_begun() {
                 // On the heap: most heads come in one read.
-                Box::pin(self.rest_of_head(&mut begun)).await
+                boxed(|| self.rest_of_head(&mut begun)).await
             } else {
                 let limit = self.config.idle_timeout;
                 self.reader.readable(self.connection, limit, Code::RequestTimeout, || true).await
@@ -200,7 +201,7 @@ impl<'a> Inbound<'a> {
         self.body_is_read = feed.is_none();
         if let Some(feed) = feed {
             // On the heap, because most requests have no body, and a client may be watched for hours.
-            if let Some(error) = Box::pin(self.take_body(body, most, feed)).await {
+            if let Some(error) = boxed(|| self.take_body(body, most, feed)).await {
                 return error;
             }
         }
@@ -337,7 +338,7 @@ impl<'a> Inbound<'a> {
         }
         self.connection.note_pipelined();
         // On the heap: few clients send the next request before they have the response.
-        Box::pin(self.watch_pipelined()).await
+        boxed(|| self.watch_pipelined()).await
     }
 
     /// As [`Inbound::watch`], of a client that has sent bytes which wait for their turn. While they do they may be evicted: the

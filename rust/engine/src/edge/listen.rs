@@ -28,6 +28,7 @@ use crate::error::{Code, Result};
 use crate::net::{Connection, DetachedSocket, Socket, Transport};
 use crate::runtime::Threads;
 use crate::sync::Arc;
+use crate::sys::boxed;
 use crate::sys::descriptor::set_option;
 use crate::takeover::streams::{Begin, Resting, StreamState};
 use crate::takeover::{self, Listed, Server};
@@ -316,9 +317,9 @@ fn is_of_client(error: &io::Error) -> bool {
 pub(super) async fn serve(load: Arc<Load>, client: Client) {
     // On the heap, each for its time: neither keeps room for the other.
     if client.speaks_http2() {
-        Box::pin(streams::serve(load, client)).await;
+        boxed(|| streams::serve(load, client)).await;
     } else {
-        Box::pin(connection::serve(load, client, None)).await;
+        boxed(|| connection::serve(load, client, None)).await;
     }
 }
 

@@ -23,6 +23,7 @@ use crate::drain::Phase;
 use crate::net::http2::{Event, Excess, Http2Limits, Server};
 use crate::net::{Called, Connection as Stream};
 use crate::sync::{Arc, Mutex, lock};
+use crate::sys::boxed;
 
 /// How long a client that is cut off may go on sending: its bytes, unread, would turn the end into a reset, and the reason would
 /// be lost. Arbitrary.
@@ -250,7 +251,7 @@ impl Connection {
         self.served.count.fetch_add(1, Ordering::Relaxed);
         let (load, client) = (Arc::clone(&self.load), self.client.on_stream(stream));
         let serving = Serving(Arc::clone(&self.served));
-        let mut stream: Serve = Box::pin(async move {
+        let mut stream: Serve = boxed(|| async move {
             let _serving = serving;
             connection::serve(load, client, None).await;
         });

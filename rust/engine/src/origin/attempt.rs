@@ -13,7 +13,7 @@ use super::endpoint::{Endpoint, Scheme};
 use super::exchange::{Failure, Interim, Terms, exchange};
 use super::origins::Origins;
 use super::payload::Payload;
-use super::place::{Join, Lease, Opening, Place, opened};
+use super::place::{Join, Lease, Opening, Place};
 use super::request::{Passing, Request, is_idempotent};
 use super::traced::Traced;
 use super::upload::Upload;
@@ -23,6 +23,7 @@ use crate::net::Connection;
 use crate::pool::{PoolState, Slice};
 use crate::stream::{ResponseHead, Timings};
 use crate::sync::Arc;
+use crate::sys::boxed;
 use crate::wire::{BodyFraming, Handshake, encode_request};
 
 /// The head of a response, the bytes after it in the same read, and the rest of the body: on the heap, because it is passed on
@@ -138,7 +139,7 @@ async fn send(
         terms.reused = lease.begin(is_first, may_repeat);
         if !terms.reused {
             // Boxed, because most requests do not need its 1.5 KB.
-            if let Err(error) = Box::pin(open(origins, &mut lease, &mut terms)).await {
+            if let Err(error) = boxed(|| open(origins, &mut lease, &mut terms)).await {
                 return Err(Failed::before_sending(error, body));
             }
         }
@@ -176,7 +177,7 @@ async fn open(origins: &Origins, lease: &mut Lease, terms: &mut Terms<'_>) -> Re
                 terms.reused = true;
                 return Ok(());
             }
-            Join::Wait(opening) => opened(opening).await?,
+            Join::Wait(opening) => opening.wait().await?,
             Join::Open(opening) => return share(origins, lease, terms, opening).await,
             Join::Alone => break,
         }
@@ -244,7 +245,7 @@ async fn admit(origins: &Origins) -> Result<()> {
     if origins.pool.state() == PoolState::Full {
         // On the heap: the pool is hardly ever full.
         let room = timeout(ROOM_WAIT, poll_fn(|context| origins.pool.poll_open(context)));
-        Box::pin(room).await.map_err(|_| {
+        boxed(|| room).await.map_err(|_| {
             Code::PoolFull.error(format!("the pool was full for {ROOM_WAIT:?}, and takes no new request"))
         })?;
     }

@@ -21,6 +21,7 @@ use crate::net::Called;
 use crate::pool::Slice;
 use crate::stream::{Feed, ResponseHead};
 use crate::sync::Arc as Shared;
+use crate::sys::boxed;
 use crate::work::{Work, doing};
 
 /// Sends `request` and puts the response into `feed`, whose consumer sees every failure as an error that names the
@@ -41,9 +42,9 @@ pub async fn fetch(origins: Arc<Origins>, request: Box<Request>, feed: Feed) {
     let deadline = Deadline::of(&request.timeouts);
     let result = {
         let mut run = pin!(async {
+            let interim = |head| feed.push_interim(head);
             // On the heap: a body may come for hours when its head has come.
-            let (head, rest, body) =
-                Box::pin(ask(&origins, whom, request, &|head| feed.push_interim(head))).await?;
+            let (head, rest, body) = boxed(|| ask(&origins, whom, request, &interim)).await?;
             feed.feed_on(body.line());
             feed.set_head(head);
             let mut feeding = Feeding::new(body, rest, &feed);
@@ -194,6 +195,6 @@ async fn ask(
             Ok((head, rest, arriving.into()))
         }
         // Boxed, so that a single origin does not pay for it.
-        Whom::Several(upstream) => Box::pin(failover::ask(origins, upstream, request, body, interim)).await,
+        Whom::Several(upstream) => boxed(|| failover::ask(origins, upstream, request, body, interim)).await,
     }
 }

@@ -125,7 +125,7 @@ struct Purpose {
 }
 
 pub(super) use lease::Lease;
-pub(super) use sessions::{Join, Opening, opened};
+pub(super) use sessions::{Join, Opening};
 
 /// The answer to a request for a lease.
 pub(super) enum Answer {

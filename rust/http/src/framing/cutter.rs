@@ -93,9 +93,9 @@ impl Cutter {
             _ => slice,
         };
         if self.parts.capacity() == 0 {
-            // Nearly always there is one part, and streams are quiet for hours: room for one, not for four as `push`
-            // would reserve.
-            self.parts.reserve_exact(1);
+            // Streams with frames are quiet for hours and have nearly always one part; of a body there are two where one read
+            // brought its head too. Not four, as `push` would reserve.
+            self.parts.reserve_exact(if self.framer.is_some() { 1 } else { 2 });
         }
         self.parts.push_back(slice);
     }

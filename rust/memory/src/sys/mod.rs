@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "system calls; each block names who guarantees it")]
 
 mod access;
+mod boxed;
 mod clock;
 #[cfg(not(loom))]
 pub mod descriptor;
@@ -14,6 +15,7 @@ pub mod fork;
 pub(crate) mod mapping;
 pub(crate) mod memory;
 
+pub use boxed::boxed;
 pub use clock::since_1970;
 #[cfg(feature = "testing")]
 pub use clock::testing;

@@ -9,6 +9,7 @@ use crate::edge::exchange::{Announced, Task, live, may_refuse, send_whole};
 use crate::edge::inbound::Inbound;
 use crate::edge::lane::{Ordered, answer};
 use crate::error::{Code, Error, Result};
+use crate::sys::boxed;
 use crate::wire::shown;
 use crate::work::{Work, worked};
 
@@ -33,12 +34,12 @@ impl Responder for Application<'_> {
         // The relay has one of its own.
         drop(life);
         // On the heap: what the application answers itself needs no room for it.
-        let result = Box::pin(answer_by_order(task, inbound, announced, &ordered.order)).await;
+        let result = boxed(|| answer_by_order(task, inbound, announced, &ordered.order)).await;
         end(ordered, task, &result, queue);
         match result {
             Err(error) if may_refuse(&error, progress) => {
                 // On the heap, because few requests fail.
-                Box::pin(answer_failure(task, &error)).await
+                boxed(|| answer_failure(task, &error)).await
             }
             result => result,
         }

@@ -34,6 +34,7 @@ use crate::relay_spec::Relay;
 use crate::store::{self, Caching, Found, Overrides};
 use crate::stream::{Feed, ResponseHead, Stream};
 use crate::sync::{Arc, Mutex, lock};
+use crate::sys::boxed;
 use crate::wire::{BodyFraming, Head, body_of, offers_websocket};
 
 /// What is asked of a client that waits with its body.
@@ -45,7 +46,7 @@ impl Responder for Route {
         let mut web = None;
         if let Some(translated) = &self.spec().forwarding.grpc_web {
             if let Some(answer) = preflight(translated, incoming) {
-                return answer_preflight(task, inbound, answer).await;
+                return boxed(|| answer_preflight(task, inbound, answer)).await;
             }
             web = Web::of(incoming);
             if let Some(web) = web {
@@ -112,7 +113,7 @@ pub(super) async fn answer_by_relay(
         }
     }
     // On the heap: a hit needs no room for it.
-    Box::pin(attempt(task, inbound, announced, relay, pass, is_hit, &mut outgoing)).await
+    boxed(|| attempt(task, inbound, announced, relay, pass, is_hit, &mut outgoing)).await
 }
 
 /// Answers with what comes by and by, and listens to the client meanwhile. `pass`: the request was let in. `is_hit`: what is
@@ -144,7 +145,7 @@ async fn attempt(
             (false, None)
         } else {
             // On the heap: a body may come for hours when its head has come.
-            match Box::pin(begin(task, relay, upload, outgoing)).await? {
+            match boxed(|| begin(task, relay, upload, outgoing)).await? {
                 Begun::Body { is_events, left } => (is_events, left),
                 Begun::Sent => return Ok(()),
             }
@@ -160,7 +161,7 @@ async fn attempt(
             until(revoked(&permit), progress, site.config.linger, go_on).await
         };
         // On the heap: where all are let in there is no room for it.
-        beside(task, &life, listen, Box::pin(answer).as_mut()).await
+        beside(task, &life, listen, boxed(|| answer).as_mut()).await
     } else {
         beside(task, &life, listen, pin!(go_on)).await
     };
@@ -258,7 +259,7 @@ async fn begin(task: &Task<'_>, relay: &Relay, body: RequestBody, outgoing: &mut
         // A request that what is stored may answer has no body.
         let body = body.take().unwrap_or(RequestBody::None);
         // On the heap, so that a relay without a cache does not pay for its state.
-        match Box::pin(relay_by_cache(task, relay, caching, body, outgoing)).await {
+        match boxed(|| relay_by_cache(task, relay, caching, body, outgoing)).await {
             Err(error) if task.may_ask_again(&error, outgoing) => {}
             result => return result,
         }
@@ -275,7 +276,7 @@ async fn begin_body(
     let supplies = &task.site.supplies;
     let mut left = None;
     let body = if task.call.is_some_and(|call| call.web.is_some_and(|web| web.sends_text)) {
-        Box::pin(decode_text(task, relay, body, &mut left, outgoing)).await?
+        boxed(|| decode_text(task, relay, body, &mut left, outgoing)).await?
     } else {
         body
     };
@@ -284,7 +285,7 @@ async fn begin_body(
         None => (body, None),
         Some((rules, counts)) => {
             // On the heap: there is nothing left of it when the origin is asked.
-            let amended = Box::pin(amend(task, relay, rules, body, &mut left, outgoing)).await;
+            let amended = boxed(|| amend(task, relay, rules, body, &mut left, outgoing)).await;
             let (body, amended) = amended?;
             let (rules, counts) = (Plain::clone(rules), Plain::clone(counts));
             let inspector =

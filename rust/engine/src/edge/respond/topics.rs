@@ -18,6 +18,7 @@ use crate::events::Leave;
 use crate::hub::{Admission, Admitted, Asked, Guest, Resumption, fields};
 use crate::net::{Outgoing, Supply};
 use crate::relay::redirected;
+use crate::sys::boxed;
 use crate::wire::BodyFraming;
 
 impl Responder for Topics {
@@ -46,7 +47,7 @@ impl Responder for Topics {
                 until(lapsed(gate, &wanted, permit), progress, site.config.linger, send).await
             };
             // On the heap: where all are let in there is no room for it.
-            beside(task, &life, listen, Box::pin(answer).as_mut()).await
+            beside(task, &life, listen, boxed(|| answer).as_mut()).await
         } else {
             let answer = async {
                 begin(task, self, &mut outgoing).await?;
@@ -77,7 +78,7 @@ async fn begin(task: &Task<'_>, topics: &Topics, outgoing: &mut Outgoing) -> Res
     let guest = Guest { tenant, address: task.client.addresses.host.as_deref() };
     let asked = Asked { after: after.as_deref(), terms: topics.terms, guest };
     // On the heap: what is sent for hours keeps nothing of it.
-    let admission = Box::pin(topics.hub.subscribe(&topic, asked)).await?;
+    let admission = boxed(|| topics.hub.subscribe(&topic, asked)).await?;
     let admitted = match admission {
         // The way to have an EventSource come back no more (HTML Living Standard 9.2.2).
         Admission::Over => {

@@ -6,9 +6,10 @@
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::OnceLock;
 use std::task::{Poll, Waker};
 
-use tokio::sync::watch;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
 
 use super::{Place, State};
@@ -29,7 +30,7 @@ pub(super) struct Sessions {
     /// Whether the origin speaks HTTP/2; `None` before it is known.
     speaks: Option<bool>,
     /// A request opens a connection; it tells the others if it fails.
-    opening: Option<watch::Receiver<Option<Error>>>,
+    opening: Option<Arc<Opened>>,
 }
 
 /// A connection of HTTP/2.
@@ -57,7 +58,7 @@ pub(in crate::origin) enum Join {
     /// On a connection that is there.
     Stream(Box<Connection>),
     /// After a connection that another request opens.
-    Wait(watch::Receiver<Option<Error>>),
+    Wait(Arc<Opened>),
     /// On one that it opens itself.
     Open(Opening),
     /// On a connection of its own: the origin speaks HTTP/1.1.
@@ -69,7 +70,31 @@ pub(in crate::origin) enum Join {
 pub(in crate::origin) struct Opening {
     place: Arc<Place>,
     limits: SessionLimits,
-    told: watch::Sender<Option<Error>>,
+    told: Arc<Opened>,
+}
+
+/// The end of an opening, for the requests that wait for it: they go on in the order in which they came.
+#[derive(Debug)]
+pub(in crate::origin) struct Opened {
+    error: OnceLock<Error>,
+    /// Without a permit, and closed at the end.
+    over: Semaphore,
+}
+
+impl Opened {
+    fn new() -> Self {
+        Self { error: OnceLock::new(), over: Semaphore::new(0) }
+    }
+
+    /// Ready when the connection is there, or another request may open it.
+    ///
+    /// # Errors
+    /// It could not be opened.
+    pub(in crate::origin) async fn wait(&self) -> Result<()> {
+        // An error is the end, and the only result: there is no permit.
+        let _ = self.over.acquire().await;
+        self.error.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
 }
 
 impl Session {
@@ -184,22 +209,12 @@ impl Place {
             return Join::Stream(session.stream());
         }
         if let Some(opening) = &sessions.opening {
-            return Join::Wait(opening.clone());
+            return Join::Wait(Arc::clone(opening));
         }
-        let (told, opening) = watch::channel(None);
-        sessions.opening = Some(opening);
+        let told = Arc::new(Opened::new());
+        sessions.opening = Some(Arc::clone(&told));
         Join::Open(Opening { place: Arc::clone(self), limits: sessions.limits, told })
     }
-}
-
-/// Waits for a connection that another request opens.
-///
-/// # Errors
-/// It could not be opened.
-pub(in crate::origin) async fn opened(mut opening: watch::Receiver<Option<Error>>) -> Result<()> {
-    let failed = opening.wait_for(Option::is_some).await;
-    // Without an error it was opened, or given up.
-    failed.map_or(Ok(()), |error| error.clone().map_or(Ok(()), Err))
 }
 
 impl Opening {
@@ -234,7 +249,8 @@ impl Opening {
 
     /// It could not be opened.
     pub(in crate::origin) fn fail(self, error: &Error) {
-        self.told.send_replace(Some(error.clone()));
+        // Told once: this is its end.
+        let _ = self.told.error.set(error.clone());
     }
 }
 
@@ -243,6 +259,7 @@ impl Drop for Opening {
         if let Some(sessions) = lock(&self.place.state).sessions.as_mut() {
             sessions.opening = None;
         }
+        self.told.over.close();
     }
 }
 
@@ -298,5 +315,41 @@ impl Place {
         if let Some(flood) = flood {
             self.tally.notices.failed(&self.tally.name, session.peer, &Code::ExcessBytes.error(flood));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc as Plain, Mutex as Order};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn requests_that_wait_for_a_connection_go_on_in_the_order_in_which_they_came() {
+        let (told, order) = (Plain::new(Opened::new()), Plain::new(Order::new(Vec::new())));
+        let tasks: Vec<_> = (0..20)
+            .map(|number| {
+                let (told, order) = (Plain::clone(&told), Plain::clone(&order));
+                tokio::spawn(async move {
+                    told.wait().await.unwrap();
+                    order.lock().unwrap().push(number);
+                })
+            })
+            .collect();
+        // Spawned first, they have all begun to wait.
+        tokio::task::yield_now().await;
+        told.over.close();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        assert_eq!(*order.lock().unwrap(), (0..20).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn requests_that_wait_for_a_connection_are_told_why_there_is_none() {
+        let told = Opened::new();
+        told.error.set(Code::ConnectTimeout.error("no answer")).unwrap();
+        told.over.close();
+        assert_eq!(told.wait().await.unwrap_err().code(), Code::ConnectTimeout);
     }
 }
