@@ -266,10 +266,7 @@ async fn exchange(
         Some(Service::Relay(route)) => route.respond(&mut task, inbound).await,
         Some(Service::Topics(topics)) => boxed(|| topics.respond(&mut task, inbound)).await,
         Some(Service::Pages(pages)) => boxed(|| pages.respond(&mut task, inbound)).await,
-        None => {
-            let application = Application(site.app.as_ref());
-            boxed(|| application.respond(&mut task, inbound)).await
-        }
+        None => boxed(|| async { Application(site.app.as_ref()).respond(&mut task, inbound).await }).await,
     };
     let error = result.as_ref().err();
     site.prove(client, error);
