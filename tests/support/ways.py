@@ -165,12 +165,14 @@ async def blocks(client: RawClient, *, until: bytes) -> list[bytes]:
     return found
 
 
-async def beats(client: RawClient, count: int) -> None:
-    """So many heartbeats, and nothing else."""
+async def beats(client: RawClient, count: int) -> int:
+    """So many heartbeats or more, and nothing else; how many have come."""
     data = b""
     while len(data) < count * len(BEAT):
         data += await client.chunk()
-    assert data == BEAT * (len(data) // len(BEAT))
+    come = len(data) // len(BEAT)
+    assert data == BEAT * come
+    return come
 
 
 async def left(way: Way, peer: Peer) -> None:

@@ -244,8 +244,8 @@ const ROOM_WAIT: Duration = Duration::from_secs(1);
 async fn admit(origins: &Origins) -> Result<()> {
     if origins.pool.state() == PoolState::Full {
         // On the heap: the pool is hardly ever full.
-        let room = timeout(ROOM_WAIT, poll_fn(|context| origins.pool.poll_open(context)));
-        boxed(|| room).await.map_err(|_| {
+        let room = boxed(|| timeout(ROOM_WAIT, poll_fn(|context| origins.pool.poll_open(context))));
+        room.await.map_err(|_| {
             Code::PoolFull.error(format!("the pool was full for {ROOM_WAIT:?}, and takes no new request"))
         })?;
     }

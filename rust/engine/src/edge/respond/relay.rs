@@ -161,7 +161,7 @@ async fn attempt(
             until(revoked(&permit), progress, site.config.linger, go_on).await
         };
         // On the heap: where all are let in there is no room for it.
-        beside(task, &life, listen, boxed(|| answer).as_mut()).await
+        beside(task, &life, listen, Box::pin(answer).as_mut()).await
     } else {
         beside(task, &life, listen, pin!(go_on)).await
     };

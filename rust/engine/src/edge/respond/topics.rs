@@ -47,7 +47,7 @@ impl Responder for Topics {
                 until(lapsed(gate, &wanted, permit), progress, site.config.linger, send).await
             };
             // On the heap: where all are let in there is no room for it.
-            beside(task, &life, listen, boxed(|| answer).as_mut()).await
+            beside(task, &life, listen, Box::pin(answer).as_mut()).await
         } else {
             let answer = async {
                 begin(task, self, &mut outgoing).await?;

@@ -320,19 +320,17 @@ impl Place {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc as Plain, Mutex as Order};
-
     use super::*;
 
     #[tokio::test]
     async fn requests_that_wait_for_a_connection_go_on_in_the_order_in_which_they_came() {
-        let (told, order) = (Plain::new(Opened::new()), Plain::new(Order::new(Vec::new())));
+        let (told, order) = (Arc::new(Opened::new()), Arc::new(Mutex::new(Vec::new())));
         let tasks: Vec<_> = (0..20)
             .map(|number| {
-                let (told, order) = (Plain::clone(&told), Plain::clone(&order));
+                let (told, order) = (Arc::clone(&told), Arc::clone(&order));
                 tokio::spawn(async move {
                     told.wait().await.unwrap();
-                    order.lock().unwrap().push(number);
+                    lock(&order).push(number);
                 })
             })
             .collect();
@@ -342,7 +340,7 @@ mod tests {
         for task in tasks {
             task.await.unwrap();
         }
-        assert_eq!(*order.lock().unwrap(), (0..20).collect::<Vec<_>>());
+        assert_eq!(*lock(&order), (0..20).collect::<Vec<_>>());
     }
 
     #[tokio::test]
