@@ -56,8 +56,10 @@ def flags(target: str, version: str) -> list[str]:
         partial = unpacked.with_suffix(f".{os.getpid()}")
         partial.write_bytes(lzma.decompress(content))
         partial.replace(unpacked)
-    # What has changed since is compiled without it, and is no fault.
-    return [f"-Cprofile-use={unpacked}", "-Cllvm-args=--no-pgo-warn-mismatch"]
+    # What has changed since is compiled without it, and is no fault. What is not among the code that has 99.9 % of the
+    # runs is compiled to be small: with LLVM's 99.9999 % there is 4 % more code, and no load takes fewer instructions.
+    options = ("--no-pgo-warn-mismatch", "--profile-summary-cutoff-cold=999000")
+    return [f"-Cprofile-use={unpacked}", *(f"-Cllvm-args={option}" for option in options)]
 
 
 def rustflags(target: str, version: str) -> str:

