@@ -107,7 +107,7 @@ def _markdown_row(columns: list[str]) -> str:
     return "| " + " | ".join(columns) + " |"
 
 
-def _markdown(header: list[str], rows: list[list[str]]) -> list[str]:
+def markdown_table(header: list[str], rows: list[list[str]]) -> list[str]:
     rule = ["---", *["--:"] * (len(header) - 1)]
     return [_markdown_row(columns) for columns in (header, rule, *rows)]
 
@@ -192,17 +192,17 @@ def markdown(result: Result) -> str:
     lines = [
         "Relay of an uncached segment, CPU μs per request (in parentheses: of aiohttp + uvloop's)",
         "",
-        *_markdown(
+        *markdown_table(
             ["", *(workload.title for workload in SEGMENTS), "CPU s per GB, 2 MiB"], _segment_rows(result)
         ),
         "",
         f"Relay of event streams, {streams}, CPU μs per event",
         "",
-        *_markdown(["", "μs/event", "of by chunk", "of by line", "p99 latency, ms"], _event_rows(result)),
+        *markdown_table(["", "μs/event", "of by chunk", "of by line", "p99 latency, ms"], _event_rows(result)),
         "",
         "A handler that answers by itself, CPU μs per request",
         "",
-        *_markdown(["", f"`{HANDLER.title}`"], _handler_rows(result)),
+        *markdown_table(["", f"`{HANDLER.title}`"], _handler_rows(result)),
         "",
         _circumstances(result),
     ]
