@@ -163,6 +163,8 @@ def measure(arguments: argparse.Namespace) -> int:
                 "rows": [asdict(figures) for figures in before.values()],
             },
         )
+    elif not arguments.check:
+        print(f"not kept: a run of all rows in {ROUNDS} rounds is, and any with --output")
     if kept and not before:
         return 2
     return 1 if more or any(row.void for row in rows) else 0

@@ -198,7 +198,9 @@ def markdown(result: Result) -> str:
         "",
         f"Relay of event streams, {streams}, CPU μs per event",
         "",
-        *markdown_table(["", "μs/event", "of by chunk", "of by line", "p99 latency, ms"], _event_rows(result)),
+        *markdown_table(
+            ["", "μs/event", "of by chunk", "of by line", "p99 latency, ms"], _event_rows(result)
+        ),
         "",
         "A handler that answers by itself, CPU μs per request",
         "",
