@@ -14,12 +14,14 @@ import json
 import statistics
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from harness import results, table
 from harness.builds import BENCHMARKS
 from harness.gateways import BY_NAME
+from harness.measurement import SEGMENTS
 
 BEGIN, END = "<!-- goals:begin -->", "<!-- goals:end -->"
 PAGE = BENCHMARKS.parent / "docs" / "concepts" / "cost.md"
@@ -46,6 +48,7 @@ class Figure:
 
     cost: float
     other: float
+    """1 if the goal is a number."""
     beside: str
     day: str
     commit: str
@@ -57,16 +60,10 @@ class Figure:
 
 
 def _segments(work: str, gateway: str, beside: tuple[str, ...], most: tuple[float, ...]) -> list[Goal]:
-    sizes = ("16k", "64k", "512k", "2m")
+    """A goal for each of `most`, the smallest segment first."""
     return [
-        Goal(
-            f"{work}, {size[:-1]} {size[-1:].replace('m', 'M').replace('k', 'K')}iB",
-            "compare",
-            (gateway, f"segment-{size}"),
-            beside,
-            limit,
-        )
-        for size, limit in zip(sizes, most, strict=False)
+        Goal(f"{work}, {segment.title}", "compare", (gateway, segment.name), beside, limit)
+        for segment, limit in zip(SEGMENTS[: len(most)], most, strict=True)
     ]
 
 
@@ -99,11 +96,11 @@ TITLES = {
     name: gateway.title.partition(",")[0].removeprefix("limit: ") for name, gateway in BY_NAME.items()
 } | {
     "bare-hits": "a program that only sends",
-    "nchan": "nchan",
     "limit": "a program that only writes",
 }
 
 
+@cache
 def _kept(source: str, directory: Path) -> tuple[dict[tuple[str, str], float], str, str]:
     """The figures by gateway and workload, the day and the commit. A figure of several rounds is their median."""
     if source == "compare":
@@ -139,9 +136,8 @@ def rows(directory: Path = results.DIRECTORY) -> list[list[str]]:
             shown.append([goal.work, "-", "-", "-", f"{goal.most:g}", "not measured", "-"])
             continue
         other = f"{found.other:.1f}, {TITLES.get(found.beside, found.beside)}" if found.beside else "-"
-        reached = found.ratio if found.beside else found.cost
-        verdict = "reached" if reached <= goal.most else "missed"
-        said = f"{reached:.2f}" if found.beside else f"{reached:.0f}"
+        verdict = "reached" if found.ratio <= goal.most else "missed"
+        said = f"{found.ratio:.2f}" if found.beside else f"{found.ratio:.0f}"
         measured = f"{found.day}, {found.commit}"
         shown.append([goal.work, f"{found.cost:.1f}", other, said, f"{goal.most:g}", verdict, measured])
     return shown

@@ -12,6 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
+import goals
 from harness import results, secured_table, table
 from harness.measurement import Cell, Round
 from harness.settings import FULL
@@ -222,3 +223,37 @@ def test_the_page_of_the_load_generator_has_what_one_core_made() -> None:
         assert f"{middle(workload, 'late') * 1e3:.1f} ms late" in page
     assert f"got {round(middle('events', 'rate'), -3):,.0f} events a second" in page
     assert f"for {middle('events', 'unit_us'):.1f} µs an event" in page
+
+
+GOAL = goals.Goal("relay", "compare", ("penstock-native", "segment-16k"), ("nginx", "haproxy"), 1.05)
+
+
+def keep(directory: Path, *cells: Cell) -> Path:
+    results.save(result(*cells), directory)
+    return directory
+
+
+def test_a_cost_is_compared_with_the_cheapest_of_the_others(tmp_path: Path) -> None:
+    cells = (
+        Cell("penstock-native", "segment-16k", rounds(24, 24, 24)),
+        Cell("nginx", "segment-16k", rounds(30, 30, 30)),
+        Cell("haproxy", "segment-16k", rounds(20, 20, 20)),
+    )
+    figure = goals.figure(GOAL, keep(tmp_path, *cells))
+    assert figure is not None
+    assert (figure.ratio, figure.beside, figure.commit) == (pytest.approx(1.2), "haproxy", "abc1234")
+
+
+@pytest.mark.parametrize("others", [(), ((20, 30, 40),)], ids=["absent", "unsteady"])
+def test_there_is_no_figure_without_a_steady_cell_of_each(
+    tmp_path: Path, others: tuple[tuple[float, ...], ...]
+) -> None:
+    cells = [Cell("haproxy", "segment-16k", rounds(*each)) for each in others]
+    cells += [Cell(name, "segment-16k", rounds(24, 24, 24)) for name in ("penstock-native", "nginx")]
+    assert goals.figure(GOAL, keep(tmp_path, *cells)) is None
+
+
+def test_the_page_shows_what_is_kept() -> None:
+    page = goals.PAGE.read_text()
+    shown = "\n".join(table.markdown_table(goals.HEADER, goals.rows()))
+    assert table.render(page, shown, goals.BEGIN, goals.END) == page, "run benchmarks/goals.py --publish"

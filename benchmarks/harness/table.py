@@ -108,6 +108,7 @@ def _markdown_row(columns: list[str]) -> str:
 
 
 def markdown_table(header: list[str], rows: list[list[str]]) -> list[str]:
+    """Return the lines of a table whose first column is text."""
     rule = ["---", *["--:"] * (len(header) - 1)]
     return [_markdown_row(columns) for columns in (header, rule, *rows)]
 
