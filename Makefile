@@ -277,7 +277,7 @@ loom: ## Model-check what two threads touch
 
 .PHONY: simulate simulate-planted
 simulate: | toolchain ## Simulate the engine: 500 seeds, SEEDS=n of them, or SEED=n alone, of TEST=the name of a test
-	@cd rust && SEED=$(SEED) SEEDS=$(SEEDS) $(CARGO) test --quiet -p penstock-engine --lib -- --nocapture $(or $(TEST),simulation::)
+	@cd rust && SEED=$(SEED) SEEDS=$(SEEDS) $(CARGO) test --quiet $(if $(SEEDS),--profile simulation) -p penstock-engine --lib -- --nocapture $(or $(TEST),simulation::)
 
 simulate-planted: | toolchain ## Show that the simulations find the bugs that are planted for them (BUG=one)
 	@$(PYTHON) .ci/planted_bugs.py $(BUG)

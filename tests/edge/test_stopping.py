@@ -3,19 +3,30 @@
 import asyncio
 import contextlib
 import json
+from pathlib import Path
 
 import pytest
 
 import penstock
 from penstock.config import Edge
 from penstock.testing import Peer, ScriptedOrigin
-from support.client import answer
+from support.client import RawClient, answer
 from support.edges import Edges, Served
 from support.origins import Recorder, Steps
 from support.waiting import until
 
 EVENTS = answer("Transfer-Encoding: chunked", "Content-Type: text/event-stream")
 LENGTH = answer("Content-Length: 4")
+FIN_WAIT1 = "04"
+"""A state of a connection (include/net/tcp_states.h of Linux)."""
+
+
+def is_ending(port: int, client: RawClient) -> bool:
+    """Whether the other end of the client's connection is to end, and what was written before is not acknowledged."""
+    ports = [port, client.writer.get_extra_info("sockname")[1]]
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    rows = [line.split() for line in lines]
+    return any([int(end[9:], 16) for end in row[1:3]] == ports and row[3] == FIN_WAIT1 for row in rows)
 
 
 async def test_idle_connections_end_and_new_ones_are_refused(edge: Edges) -> None:
@@ -74,6 +85,25 @@ async def test_a_response_that_has_begun_is_finished(edge: Edges) -> None:
         steps.pieces.put_nowait(b"ne")
         steps.pieces.put_nowait(None)
         assert await client.rest() == b"ne"
+
+
+async def test_an_answer_that_waits_for_its_client_is_whole_although_it_asks_again(edge: Edges) -> None:
+    body = bytes(20_000)
+    recorder = Recorder(response=answer(f"Content-Length: {len(body)}", body=body))
+    async with ScriptedOrigin(recorder) as origin:
+        served = await edge.relay(origin.url)
+        client = await edge.connect(served, receive_buffer=2048)
+        client.writer.transport.pause_reading()
+        await client.get()
+        await until(lambda: served.requests == 1 and served.native.active() == 0, "all is written")
+        served.native.drain(0.0)
+        await until(lambda: is_ending(served.port, client), "the end waits for the rest of the answer")
+        # To a socket that is closed this would be answered by a reset, which takes what is not sent yet.
+        await client.get()
+        client.writer.transport.resume_reading()
+        assert await client.body(await client.head()) == body
+        assert await client.rest() == b""
+        assert len(recorder.arrivals) == 1
 
 
 async def test_a_request_that_has_begun_is_served(edge: Edges) -> None:

@@ -7,6 +7,7 @@
 //!
 //! `SEED` runs one seed, `SEEDS` so many from 0 on. `TRACES` writes the hash of each trace to the standard output.
 
+use std::cell::Cell;
 use std::fmt::{Debug, Display};
 use std::hash::Hasher;
 use std::io::Write;
@@ -16,7 +17,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Wake;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use penstock_memory::sys::testing::{now_is, real_time};
 use proptest::strategy::{Strategy, ValueTree};
@@ -33,6 +34,11 @@ const MAX_SHORTER: usize = 2000;
 const SHOWN: usize = 200;
 /// The time of day at which each simulation begins.
 const BEGINNING: Duration = Duration::from_secs(1_800_000_000);
+
+thread_local! {
+    /// The time that simulations of this thread have passed.
+    static SIMULATED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
 
 /// Whether all invariants hold, or which does not.
 pub(crate) type Verdict = Result<(), String>;
@@ -86,11 +92,19 @@ pub(crate) fn simulate<P: Clone + Debug>(
     plans: &impl Strategy<Value = P>,
     run: impl Fn(&P, &mut Trace) -> Verdict,
 ) {
-    let seeds = match (number("SEED"), number("SEEDS")) {
+    let asked = number("SEEDS");
+    let seeds = match (number("SEED"), asked) {
         (Some(seed), _) => seed..seed + 1,
         (None, count) => 0..count.unwrap_or(SEEDS),
     };
+    let begun = Instant::now();
     simulate_each(seeds, test, plans, run);
+    if let Some(count) = asked {
+        let (took, hours) = (begun.elapsed().as_secs_f64(), SIMULATED.take().as_secs_f64() / 3600.0);
+        // Past the capture of the test's output.
+        writeln!(std::io::stdout(), "{test}: {count} seeds, {hours:.2} simulated hours in {took:.0} s")
+            .expect("a pipe");
+    }
 }
 
 fn simulate_each<P: Clone + Debug>(
@@ -164,7 +178,13 @@ pub(crate) fn assert_reached<P: Clone + Debug>(
 /// Runs `work` on a thread with simulated time, which passes only while all tasks wait.
 pub(crate) fn in_simulated_time<T>(work: impl Future<Output = T>) -> T {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_time().start_paused(true).build().expect("a runtime without I/O").block_on(work)
+    let runtime = builder.enable_time().start_paused(true).build().expect("a runtime without I/O");
+    runtime.block_on(async {
+        let begun = tokio::time::Instant::now();
+        let result = work.await;
+        SIMULATED.set(SIMULATED.get() + begun.elapsed());
+        result
+    })
 }
 
 /// Lets `time` pass, also of the time of day.

@@ -116,9 +116,11 @@ async fn requests(
             Ok(Heard::Turn(turn)) if inbound.is_empty() && !site.is_closed() => {
                 return give_away(client, turn);
             }
-            // What is here and was not read, such as an empty line, would turn the end into a reset.
+            // What is here and was not read, such as an empty line, would turn the end into a reset. So would a request that comes
+            // now, and what the client has not taken of the last answer would be lost.
             Ok(Heard::End | Heard::Turn(_)) => {
-                return boxed(|| close(client, &mut inbound, Duration::ZERO)).await;
+                let linger = if client.connection.has_untaken() { config.linger } else { Duration::ZERO };
+                return boxed(|| close(client, &mut inbound, linger)).await;
             }
             Ok(Heard::Request(incoming)) => {
                 boxed(|| answer(site, thread, client, &mut inbound, &incoming, None)).await

@@ -189,6 +189,11 @@ impl Connection {
         lock(&self.inner).poll_read_buffer(context, buffer)
     }
 
+    /// Whether the other side has not taken all that was written, where the kernel knows.
+    pub(crate) fn has_untaken(&self) -> bool {
+        self.untaken().is_some_and(|untaken| untaken != Untaken::of_socket(0))
+    }
+
     /// What the other side has not taken of what was written, where the kernel knows.
     pub(crate) fn untaken(&self) -> Option<Untaken> {
         match &lock(&self.inner).transport {

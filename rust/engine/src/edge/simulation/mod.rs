@@ -159,6 +159,30 @@ fn a_body_that_was_reset_is_not_whole_if_the_upload_has_met_the_reset() {
     }
 }
 
+/// Found by a seed. An origin sends a body after its answer to HEAD: the request after it takes the connection before that body
+/// comes, meets it there instead of its answer, and is sent again.
+#[test]
+fn a_request_is_sent_again_if_it_meets_a_body_that_an_answer_to_head_may_not_have() {
+    let mut repeats = false;
+    for seed in 0..50 {
+        let conditions = Conditions { seed, delay: 30, packet: 1460, room: 2000, window: 2000 };
+        let ask = |what| Step::Ask { client: 0, route: Route::Relay, key: 0, what, is_old: false };
+        // A write of the head, and one of the body.
+        let failure = Answer { fails: true, piece: 42, ..Answer::good() };
+        let plan = Plan {
+            conditions,
+            hedges: false,
+            steps: vec![ask(What::Head), ask(What::Get)],
+            answers: vec![failure],
+            sessions: None,
+        };
+        let mut trace = Trace::default();
+        assert_eq!(run(&plan, &mut trace), Ok(()), "{trace:#?}");
+        repeats |= trace.mentions("connection 2 is asked 2: GET /relay/0?n=1 ");
+    }
+    assert!(repeats, "no request has met the body");
+}
+
 #[test]
 fn a_seed_makes_one_trace_in_each_process() {
     compare_traces(TEST);

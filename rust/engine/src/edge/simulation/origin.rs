@@ -147,8 +147,10 @@ impl Served {
         };
         if !rest.is_empty() {
             let bytes = format!("HTTP/1.1 {status}\r\n{fields}{rest}").into_bytes();
-            let length = bytes.len();
-            return (bytes, length);
+            // An answer to HEAD ends with its head, whatever follows.
+            let stray = if asked.method == "HEAD" { payload.len() } else { 0 };
+            let own = bytes.len() - stray;
+            return (bytes, own);
         }
         let is_part = kind == Kind::Part;
         let length = told_length(&payload, answer, is_part || asked.method == "HEAD");

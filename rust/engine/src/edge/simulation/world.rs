@@ -17,6 +17,8 @@ pub(super) struct World {
     pub(super) exchanges: Vec<Exchange>,
     /// Key, version and length of bodies that were said to be shorter or longer than they are.
     pub(super) said: BTreeSet<(usize, usize, usize)>,
+    /// The request and the length of parts without a length that an origin has ended well too soon.
+    pub(super) short_parts: BTreeSet<(usize, usize)>,
     /// Connections that origins have taken.
     pub(super) accepted: u64,
     /// Lines for the trace.
@@ -72,6 +74,7 @@ impl World {
             faults: VecDeque::new(),
             exchanges: Vec::new(),
             said: BTreeSet::new(),
+            short_parts: BTreeSet::new(),
             accepted: 0,
             lines: Vec::new(),
             violated: None,
@@ -147,7 +150,8 @@ impl World {
     }
 
     /// No request is sent to an origin again that may have acted on it, or has begun to answer it.
-    /// `is_late`: it comes on a connection that was given up for what had come on it, perhaps after it was sent again.
+    /// `is_late`: it comes on a connection that was given up for what had come on it, or was held up by that, perhaps after it
+    /// was sent again.
     fn check(&mut self, asked: &Asked, is_late: bool) {
         let Some(number) = asked.number else { return };
         let before: Vec<_> = self.exchanges.iter().filter(|other| other.number == Some(number)).collect();

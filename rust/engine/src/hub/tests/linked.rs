@@ -14,10 +14,11 @@ use crate::sync::Arc;
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// With room for all that is published here, however long the ids are: those of one millisecond are numbered.
 const CONFIG: HubConfig = HubConfig {
-    memory: 1 << 20,
+    memory: 1 << 21,
     topics: 100,
-    history: History { events: 10_000, bytes: 1 << 19, age: None },
+    history: History { events: 10_000, bytes: 1 << 20, age: None },
     finished_age: Duration::from_secs(60),
     external: false,
 };

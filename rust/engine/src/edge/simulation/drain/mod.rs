@@ -17,9 +17,11 @@ use tokio::time::Instant;
 use super::LOOK;
 use super::client::{Asked, Client};
 use super::codes::with_codes;
-use super::events::{Client as Subscriber, Subscription};
+use super::events::{Client as Subscriber, Route as Events, Script, Subscription};
+use super::plan::{Route, What};
 use super::stage::{Cast, Scene, Stage, perform};
 use super::streams::{Client as StreamClient, Outside};
+use crate::net::simulated::Conditions;
 use crate::simulation::{Clock, Trace, Verdict, assert_reached, compare_traces, hold, simulate};
 use crate::sync::{Arc, lock};
 use plan::{By, CLIENTS, Plan, Step, plans};
@@ -228,6 +230,38 @@ fn run(plan: &Plan, trace: &mut Trace) -> Verdict {
 #[test]
 fn what_has_begun_ends_whole_and_nothing_outlives_the_end() {
     simulate(TEST, &plans(), run);
+}
+
+/// Found by a seed. The edge has sent all of an answer, and waits for a request, when it is drained; the client has not taken all
+/// of the answer, and asks again.
+#[test]
+fn an_answer_that_was_sent_is_whole_if_the_client_asks_again_after_the_drain() {
+    let mut is_cut = false;
+    for wait in 1..40 {
+        let conditions = Conditions { seed: wait, delay: 0, packet: 300, room: 4000, window: 300 };
+        let ask = Step::Ask { client: 0, is_stream: false, route: Route::Relay, key: 0, what: What::Get };
+        let before = vec![ask.clone(), Step::Wait(5 * wait)];
+        let (answers, scripts) = (Vec::new(), Vec::new());
+        let plan = Plan { conditions, before, after: vec![ask], time: 0, answers, scripts };
+        let mut trace = Trace::default();
+        assert_eq!(run(&plan, &mut trace), Ok(()), "{trace:#?}");
+        is_cut |= trace.mentions("0 is answered: 200") && trace.mentions("1 is not answered");
+    }
+    assert!(is_cut, "no connection has ended before the second request came");
+}
+
+/// Found by a seed. The origin has ended a stream, of which the client has not taken all, when the drain ends it too.
+#[test]
+fn an_event_stream_that_has_ended_is_not_ended_again_by_the_drain() {
+    for (by, wait) in [By::Stream, By::Plain].into_iter().flat_map(|by| (1..30).map(move |wait| (by, wait))) {
+        let conditions = Conditions { seed: wait, delay: 24, packet: 200, room: 2000, window: 2000 };
+        let before =
+            vec![Step::Subscribe { client: 0, route: Events::Quiet, by }, Step::Wait(100 + 20 * wait)];
+        let (answers, scripts) = (Vec::new(), vec![Script::whole(9, 502)]);
+        let plan = Plan { conditions, before, after: vec![Step::Wait(1)], time: 0, answers, scripts };
+        let mut trace = Trace::default();
+        assert_eq!(run(&plan, &mut trace), Ok(()), "{trace:#?}");
+    }
 }
 
 #[test]

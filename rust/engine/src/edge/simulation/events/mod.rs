@@ -12,9 +12,9 @@ mod plan;
 mod seen;
 mod subscription;
 
-use super::LOOK;
 use super::codes::with_codes;
 use super::stage::{Cast, Scene, Stage, perform};
+use super::{LOOK, OVER};
 use crate::simulation::{Clock, Trace, Verdict, assert_reached, compare_traces, hold, simulate};
 use crate::sync::lock;
 pub(super) use client::Client;
@@ -77,10 +77,23 @@ impl Simulated {
         self.stage.check()
     }
 
+    /// Whether the origin has not come to the end of a stream that a client reads.
+    fn is_told_more(&self) -> bool {
+        let world = lock(&self.stage.told);
+        let mut all = self.clients.iter().flatten().filter_map(Client::subscription);
+        all.any(|subscription| subscription.is_told_more(&world))
+    }
+
     /// All read to the end, and then leave.
     async fn rest(mut self, clock: &mut Clock, trace: &mut Trace) -> Verdict {
         self.clients.iter_mut().flatten().for_each(|client| client.read(true));
         self.wait(3000, LOOK, clock, trace).await?;
+        for _ in 0..OVER {
+            if !self.is_told_more() {
+                break;
+            }
+            self.wait(1000, 500, clock, trace).await?;
+        }
         self.wait(60_000, 500, clock, trace).await?;
         {
             let world = lock(&self.stage.told);

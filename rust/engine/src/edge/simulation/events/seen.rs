@@ -68,6 +68,11 @@ impl Seen {
     }
 }
 
+/// What `Seen::tail` has once the beginning of an event has come.
+pub(super) fn tail_of(beginning: &str) -> Result<String, String> {
+    Seen::default().without_comments(beginning)
+}
+
 /// The fields of an event, without comments and without its end.
 fn fields_of(event: &str) -> String {
     let lines = event.trim_end_matches('\n').split('\n').filter(|line| !line.starts_with(':'));
@@ -89,6 +94,15 @@ mod tests {
         assert_eq!((seen.events, seen.beats, seen.has_fault, &*seen.tail), (2, 2, false, "id: 2\ndata"));
         let body = [&event(0), "event: fault\ndata: {}\n\n"].concat();
         assert!(Seen::of(body.as_bytes(), event).expect("a failure").has_fault);
+    }
+
+    /// Found by a seed.
+    #[test]
+    fn a_heartbeat_after_a_comment_is_no_part_of_the_event() {
+        for beginning in [": next\n:\n\nid: 0\nda", ": next\nid: 0\nda"] {
+            let seen = Seen::of(beginning.as_bytes(), event).expect("a beginning");
+            assert_eq!(Ok(seen.tail), tail_of(&event(0)[..": next\nid: 0\nda".len()]));
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::origin::{Told, World};
 use super::plan::{Ends, Route};
-use super::seen::Seen;
+use super::seen::{Seen, tail_of};
 use crate::edge::simulation::http::Message;
 use crate::edge::simulation::rig::{HEARTBEAT, IDLE};
 use crate::simulation::{Trace, Verdict, hold};
@@ -68,6 +68,11 @@ impl Subscription {
         self.stream.is_some()
     }
 
+    /// Whether the origin has not come to the end of the stream that its client is sent.
+    pub(super) fn is_told_more(&self, world: &World) -> bool {
+        !self.is_over() && self.stream.is_some_and(|stream| !world.told[stream].is_over)
+    }
+
     /// Looks at the response as far as it has come, which is `over` if it has an end.
     pub(in crate::edge::simulation) fn look(
         &mut self,
@@ -95,7 +100,7 @@ impl Subscription {
         let told = self.judge(response, world)?;
         match over {
             None => return Ok(()),
-            Some(Over::Whole) => self.judge_whole(response, told, world)?,
+            Some(Over::Whole) => self.judge_whole(told, world)?,
             Some(over) => self.judge_broken(over, told, world)?,
         }
         self.tell(told, world, trace);
@@ -133,7 +138,7 @@ impl Subscription {
     }
 
     /// A stream that is whole has all events, and ends within one only where the origin has ended it there.
-    fn judge_whole(&self, response: &Message, told: &Told, world: &World) -> Verdict {
+    fn judge_whole(&self, told: &Told, world: &World) -> Verdict {
         let (number, seen, script) = (self.number, &self.seen, &told.script);
         if world.is_drained && !told.has_good_end() {
             hold!(seen.tail.is_empty(), "request {number} was drained within an event: {:?}", seen.tail);
@@ -148,8 +153,8 @@ impl Subscription {
             "request {number} got {events} of {all} events and a good end"
         );
         let next = script.event((number, self.stream.unwrap_or_default(), all));
-        let part = &next.as_bytes()[..next.len() * script.part() / 1000];
-        let is_part = events == all && response.body.ends_with(part);
+        // A heartbeat may stand after a comment of the event.
+        let is_part = events == all && seen.tail == tail_of(&next[..next.len() * script.part() / 1000])?;
         hold!(seen.tail.is_empty() || is_part, "request {number} got {:?} and a good end", seen.tail);
         hold!(world.is_drained || is_part, "request {number} has lost a part of the last event");
         Ok(())

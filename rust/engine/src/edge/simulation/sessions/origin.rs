@@ -42,7 +42,8 @@ struct Served {
     last: Option<u32>,
     /// It ends now, with a reset or in order.
     cut: Option<bool>,
-    /// So many frames come that the edge may end it.
+    /// So many frames come that the edge may end it. If it does not, what it asks later waits in it for long: its answers to
+    /// them go first, and the origin reads none of these while it writes.
     floods: bool,
 }
 
@@ -180,6 +181,9 @@ impl Served {
         if self.last.is_some_and(|last| stream > last) {
             return;
         }
+        // What it held up, the edge may have given up and sent again. A head that waits to be written is written all the same,
+        // and a reset after it.
+        let is_held_up = self.floods;
         let fault = lock(&self.world).faults.pop_front().flatten();
         if let Some(fault) = fault {
             lock(&self.world).note(format!("{}, stream {stream}: {fault:?}", self.name));
@@ -204,7 +208,7 @@ impl Served {
             Some(Fault::Deaf) | None => {}
         }
         let Some((head, _)) = http::head(&[&text[..], b"\r\n"].concat()) else { return };
-        let (asked, answer) = lock(&self.world).arrive(&self.name, &head, stream > 1, false);
+        let (asked, answer) = lock(&self.world).arrive(&self.name, &head, stream > 1, is_held_up);
         self.places.push(asked.place);
         if self.floods {
             self.lose();
@@ -319,6 +323,8 @@ impl Reply {
                 world.said.insert((asked.key, asked.version, said));
             }
         }
+        let is_short = given.kind == Kind::Part && !says_length && self.ends == Some(Break::End);
+        world.short_parts.extend(asked.number.filter(|_| is_short).map(|number| (number, self.left)));
         let fields: Vec<_> = fields.iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
         let fields = fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         let status = given.status.as_bytes().get(..3).unwrap_or_default();
