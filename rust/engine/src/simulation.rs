@@ -93,13 +93,14 @@ pub(crate) fn simulate<P: Clone + Debug>(
     run: impl Fn(&P, &mut Trace) -> Verdict,
 ) {
     let asked = number("SEEDS");
-    let seeds = match (number("SEED"), asked) {
-        (Some(seed), _) => seed..seed + 1,
-        (None, count) => 0..count.unwrap_or(SEEDS),
+    let seeds = match number("SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..asked.unwrap_or(SEEDS),
     };
+    let count = seeds.end - seeds.start;
     let begun = Instant::now();
     simulate_each(seeds, test, plans, run);
-    if let Some(count) = asked {
+    if asked.is_some() {
         let (took, hours) = (begun.elapsed().as_secs_f64(), SIMULATED.take().as_secs_f64() / 3600.0);
         // Past the capture of the test's output.
         writeln!(std::io::stdout(), "{test}: {count} seeds, {hours:.2} simulated hours in {took:.0} s")
@@ -132,6 +133,17 @@ fn simulate_each<P: Clone + Debug>(
             );
         }
     }
+}
+
+/// Runs one plan; what has happened.
+///
+/// # Panics
+/// The plan violates an invariant.
+#[track_caller]
+pub(crate) fn held<P>(plan: &P, run: impl Fn(&P, &mut Trace) -> Verdict) -> Trace {
+    let mut trace = Trace::default();
+    assert_eq!(run(plan, &mut trace), Ok(()), "{trace:#?}");
+    trace
 }
 
 /// Runs the same seeds in two processes, and compares their traces.

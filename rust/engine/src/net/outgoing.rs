@@ -367,11 +367,8 @@ impl Outgoing {
     /// Ends the body after what was taken from its supply, as if it had been all; with `last`, after what the supply has at
     /// once besides, and that. A body that has come to its end stays as it is. Not for a body that was announced.
     pub(crate) fn end_early(&mut self, last: Option<String>) {
-        if self.body.is_none() {
-            return;
-        }
-        let ends_in_chunk = |body: &Body| body.framing == BodyFraming::Chunked && body.extent != Extent::Part;
-        let is_chunked = self.body.as_ref().is_some_and(ends_in_chunk);
+        let Some(body) = &self.body else { return };
+        let is_chunked = body.framing == BodyFraming::Chunked && body.extent != Extent::Part;
         let mut rest = self.supply().and_then(Supply::rest);
         loop {
             let next =

@@ -29,7 +29,7 @@ mod topics;
 mod world;
 
 use crate::net::simulated::Conditions;
-use crate::simulation::{Clock, Trace, Verdict, assert_reached, compare_traces, hold, simulate};
+use crate::simulation::{Clock, Trace, Verdict, assert_reached, compare_traces, held, hold, simulate};
 use crate::sync::lock;
 use client::Client;
 use codes::with_codes;
@@ -113,12 +113,7 @@ impl Simulated {
     async fn rest(mut self, clock: &mut Clock, trace: &mut Trace) -> Verdict {
         self.clients.iter_mut().flatten().for_each(|client| client.link.reads = true);
         self.wait(3000, LOOK, clock, trace).await?;
-        for _ in 0..OVER {
-            if !self.is_waiting() {
-                break;
-            }
-            self.wait(1000, 500, clock, trace).await?;
-        }
+        self.wait_while(Self::is_waiting, OVER, 500, clock, trace).await?;
         hold!(!self.is_waiting(), "a request is neither answered nor refused after {OVER} s");
         self.odd.iter().try_for_each(Odd::check_rest)?;
         self.odd.clear();
@@ -154,8 +149,7 @@ fn a_body_that_was_reset_is_not_whole_if_the_upload_has_met_the_reset() {
         let answer = Answer { framing: Framing::Close, piece: 1, broken, ..Answer::good() };
         let plan =
             Plan { conditions, hedges: false, steps: vec![step], answers: vec![answer], sessions: None };
-        let mut trace = Trace::default();
-        assert_eq!(run(&plan, &mut trace), Ok(()), "{trace:#?}");
+        held(&plan, run);
     }
 }
 
@@ -176,8 +170,7 @@ fn a_request_is_sent_again_if_it_meets_a_body_that_an_answer_to_head_may_not_hav
             answers: vec![failure],
             sessions: None,
         };
-        let mut trace = Trace::default();
-        assert_eq!(run(&plan, &mut trace), Ok(()), "{trace:#?}");
+        let trace = held(&plan, run);
         repeats |= trace.mentions("connection 2 is asked 2: GET /relay/0?n=1 ");
     }
     assert!(repeats, "no request has met the body");

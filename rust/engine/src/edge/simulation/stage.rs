@@ -32,6 +32,24 @@ pub(super) trait Scene {
         }
         Ok(())
     }
+
+    /// Lets time pass as long as `goes_on`, in whole seconds, of which there are `most`.
+    async fn wait_while(
+        &mut self,
+        goes_on: impl Fn(&Self) -> bool,
+        most: u64,
+        look: u64,
+        clock: &mut Clock,
+        trace: &mut Trace,
+    ) -> Verdict {
+        for _ in 0..most {
+            if !goes_on(self) {
+                break;
+            }
+            self.wait(1000, look, clock, trace).await?;
+        }
+        Ok(())
+    }
 }
 
 /// Does `work` in simulated time, whose turns are those of the thread.

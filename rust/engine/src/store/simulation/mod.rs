@@ -26,7 +26,7 @@ use crate::pool::testing::config;
 use crate::pool::{Pool, Purpose, REGION};
 use crate::relay::FillFields;
 use crate::simulation::{
-    Clock, Trace, Verdict, Woken, compare_traces, hold, in_simulated_time, pass, settle, simulate,
+    Clock, Trace, Verdict, Woken, compare_traces, held, hold, in_simulated_time, pass, settle, simulate,
 };
 use crate::stream::{Ending, Feed, FlowConfig, Meter, ResponseHead, Stream, Timings, channel};
 use crate::sync::Arc;
@@ -534,8 +534,7 @@ fn a_response_that_broke_off_while_it_was_validated_is_fetched_again() {
         let steps =
             vec![ask(1), head.clone(), Step::Wait(3000), ask(2), ends, head.clone(), head, Step::End(0)];
         let plan = Plan { in_slices: false, unread, steps };
-        let mut trace = Trace::default();
-        assert_eq!(run(&plan, &mut trace), Ok(()), "{trace:#?}");
+        let trace = held(&plan, run);
         assert!(trace.has("2 is over: Some(200), 1500 bytes, None"), "{trace:#?}");
     }
 }

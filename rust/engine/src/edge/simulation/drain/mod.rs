@@ -22,7 +22,7 @@ use super::plan::{Route, What};
 use super::stage::{Cast, Scene, Stage, perform};
 use super::streams::{Client as StreamClient, Outside};
 use crate::net::simulated::Conditions;
-use crate::simulation::{Clock, Trace, Verdict, assert_reached, compare_traces, hold, simulate};
+use crate::simulation::{Clock, Trace, Verdict, assert_reached, compare_traces, held, hold, simulate};
 use crate::sync::{Arc, lock};
 use plan::{By, CLIENTS, Plan, Step, plans};
 
@@ -243,8 +243,7 @@ fn an_answer_that_was_sent_is_whole_if_the_client_asks_again_after_the_drain() {
         let before = vec![ask.clone(), Step::Wait(5 * wait)];
         let (answers, scripts) = (Vec::new(), Vec::new());
         let plan = Plan { conditions, before, after: vec![ask], time: 0, answers, scripts };
-        let mut trace = Trace::default();
-        assert_eq!(run(&plan, &mut trace), Ok(()), "{trace:#?}");
+        let trace = held(&plan, run);
         is_cut |= trace.mentions("0 is answered: 200") && trace.mentions("1 is not answered");
     }
     assert!(is_cut, "no connection has ended before the second request came");
@@ -259,8 +258,7 @@ fn an_event_stream_that_has_ended_is_not_ended_again_by_the_drain() {
             vec![Step::Subscribe { client: 0, route: Events::Quiet, by }, Step::Wait(100 + 20 * wait)];
         let (answers, scripts) = (Vec::new(), vec![Script::whole(9, 502)]);
         let plan = Plan { conditions, before, after: vec![Step::Wait(1)], time: 0, answers, scripts };
-        let mut trace = Trace::default();
-        assert_eq!(run(&plan, &mut trace), Ok(()), "{trace:#?}");
+        held(&plan, run);
     }
 }
 

@@ -88,12 +88,7 @@ impl Simulated {
     async fn rest(mut self, clock: &mut Clock, trace: &mut Trace) -> Verdict {
         self.clients.iter_mut().flatten().for_each(|client| client.read(true));
         self.wait(3000, LOOK, clock, trace).await?;
-        for _ in 0..OVER {
-            if !self.is_told_more() {
-                break;
-            }
-            self.wait(1000, 500, clock, trace).await?;
-        }
+        self.wait_while(Self::is_told_more, OVER, 500, clock, trace).await?;
         self.wait(60_000, 500, clock, trace).await?;
         {
             let world = lock(&self.stage.told);

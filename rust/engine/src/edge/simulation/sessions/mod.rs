@@ -11,7 +11,7 @@ use super::codes::with_codes;
 use super::plan::{Fault, Plan, Route, Sessions, Step, What};
 use super::run;
 use crate::net::simulated::Conditions;
-use crate::simulation::{Trace, assert_reached, compare_traces, simulate};
+use crate::simulation::{assert_reached, compare_traces, held, simulate};
 pub(super) use origin::serve_all;
 use plan::plans;
 
@@ -38,8 +38,7 @@ fn a_request_that_a_flood_has_held_up_was_not_sent_again() {
             answers: Vec::new(),
             sessions: Some(Sessions { window: 9000, streams: 3, faults }),
         };
-        let mut trace = Trace::default();
-        assert_eq!(run(&plan, &mut trace), Ok(()), "{trace:#?}");
+        let trace = held(&plan, run);
         is_late |= trace.mentions("origin 0, connection 1 is asked 4: GET /two/0?n=2 ");
     }
     assert!(is_late, "no request was late");

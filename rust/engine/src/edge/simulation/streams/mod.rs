@@ -16,7 +16,7 @@ use super::events::{Route, Script};
 use super::plan::CLIENTS;
 use super::stage::{Cast, Scene, Stage, perform};
 use crate::net::simulated::Conditions;
-use crate::simulation::{Clock, Trace, Verdict, assert_reached, compare_traces, hold, simulate};
+use crate::simulation::{Clock, Trace, Verdict, assert_reached, compare_traces, held, hold, simulate};
 use crate::sync::lock;
 pub(super) use client::{Client, Outside};
 use plan::{Plan, Step, plans};
@@ -103,12 +103,7 @@ impl Simulated {
     async fn rest(mut self, clock: &mut Clock, trace: &mut Trace) -> Verdict {
         self.clients.iter_mut().flatten().for_each(|client| client.read(true));
         self.wait(3000, LOOK, clock, trace).await?;
-        for _ in 0..OVER {
-            if !self.is_waiting() {
-                break;
-            }
-            self.wait(1000, 200, clock, trace).await?;
-        }
+        self.wait_while(Self::is_waiting, OVER, 200, clock, trace).await?;
         hold!(!self.is_waiting(), "a stream has no end after {OVER} s");
         if self.clients.iter().flatten().any(|client| !client.is_over()) {
             // By small windows all takes many looks.
@@ -163,8 +158,7 @@ fn a_stream_is_not_cut_while_its_client_reads_it_by_small_windows() {
             answers: Vec::new(),
             scripts: vec![Script::whole(12, 1990)],
         };
-        let mut trace = Trace::default();
-        assert_eq!(run(&plan, &mut trace), Ok(()), "{trace:#?}");
+        let trace = held(&plan, run);
         assert!(trace.mentions("request 0 is whole: 12 events"), "{trace:#?}");
     }
 }
