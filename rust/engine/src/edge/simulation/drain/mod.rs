@@ -19,6 +19,7 @@ use super::client::{Asked, Client};
 use super::codes::with_codes;
 use super::events::{Client as Subscriber, Route as Events, Script, Subscription};
 use super::plan::{Route, What};
+use super::rig::LINGER;
 use super::stage::{Cast, Scene, Stage, perform};
 use super::streams::{Client as StreamClient, Outside};
 use crate::net::simulated::Conditions;
@@ -32,7 +33,7 @@ const SELDOM: u64 = 100;
 /// In which clients are told to come back.
 const RETRY: Duration = Duration::from_secs(2);
 /// In which a client hears of what has happened, and connections that nothing is asked on come to their end.
-const SOON: Duration = Duration::from_secs(3);
+const SOON: Duration = Duration::from_secs(2).saturating_add(LINGER);
 /// Bytes that a client takes of a stream before it reads them.
 const WINDOW: u32 = 3000;
 
@@ -187,7 +188,7 @@ impl Simulated {
     /// What is left is given the rest of the time, and then ends at once.
     async fn close(&mut self, time: u64, clock: &mut Clock, trace: &mut Trace) -> Verdict {
         self.wait(time, SELDOM, clock, trace).await?;
-        self.wait(1500, SELDOM, clock, trace).await?;
+        self.wait(u64::try_from(LINGER.as_millis()).unwrap_or(u64::MAX) + 500, SELDOM, clock, trace).await?;
         let begun = self.drained.take().map(|drained| drained.events).unwrap_or_default();
         let is_late = |one: &&Subscription| begun.contains(&one.number) && !one.is_over();
         let late = self.subscriptions().find(is_late).map(|subscription| subscription.number);
