@@ -233,12 +233,12 @@ def engine_page() -> str:
 
 def stream_page() -> str:
     """Frames, streams, responses."""
-    streams, native = parse("stream.py"), parse("_native.pyi")
+    streams, others = parse("stream.py"), parse("_native.pyi") | parse("forwarding.py")
     return (
         f"# Streams, responses, frames\n\n{module_doc(streams[''])}\n"
         + sections("penstock", streams, ["FrameStream", "Response"])
         + "\n"
-        + sections("penstock", native, ["Frame"])
+        + sections("penstock", others, ["Frame", "end_to_end"])
     )
 
 
@@ -536,7 +536,7 @@ def index_page() -> str:
 Written from the docstrings by `docs/generate_reference.py`.
 
 - [The engine and its sources](engine.md): `Engine`, `default_engine`, `open_file`, `open_fd`, `open_process`
-- [Streams, responses, frames](streams.md): `FrameStream`, `Response`, `Frame`
+- [Streams, responses, frames](streams.md): `FrameStream`, `Response`, `Frame`, `end_to_end`
 - [Several origins](origins.md): `Origins`
 - [Topics](hub.md): `Hub`
 - [Tokens](tokens.md): `SignedUrl`, `Jwt`, `Jwks`

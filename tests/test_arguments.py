@@ -329,6 +329,9 @@ async def cases() -> AsyncIterator[dict[str, Case]]:
                     "retry": ("7", 1.5, True, THING, -1),
                 },
             ),
+            "end_to_end": Case(
+                penstock.end_to_end, {"message": {}}, {"message": (7, "a", [7], {"A": 1}, THING)}
+            ),
             "Decisions": Case(
                 Decisions,
                 {"authorise": lambda _: True, "key": "address"},
@@ -395,6 +398,7 @@ NAMES = [
         "Cache.purge",
         "Cache.list",
         "encode_event",
+        "end_to_end",
         "Decisions",
         "Allow",
         "Deny",

@@ -16,9 +16,8 @@ from dataclasses import replace
 import uvloop
 from aiohttp import web
 from aiohttp.typedefs import Handler
-from aiohttp_proxy import end_to_end
 
-from penstock import Engine, config
+from penstock import Engine, config, end_to_end
 from penstock.config import TLS, Cache, Caching, Edge, Http2, OriginLimits
 from penstock.web import Gateway, NativeRequest, run_app
 
@@ -47,7 +46,7 @@ def relay_frames(engine: Engine, origin: str) -> Handler:
     async def relay(request: web.Request) -> web.StreamResponse:
         url = origin + request.raw_path
         async with engine.get(url, headers=end_to_end(request.headers)) as upstream:
-            response = web.StreamResponse(status=upstream.status, headers=end_to_end(upstream.headers))
+            response = web.StreamResponse(status=upstream.status, headers=end_to_end(upstream))
             await response.prepare(request)
             async for frame in upstream:
                 await response.write(memoryview(frame))

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         WindowHeldError,
         error_codes,
     )
+    from .forwarding import end_to_end
     from .hub import HubCounts, HubStats, TopicStats
     from .log import LogStats
     from .origins import Origins, OriginsStats, OriginState
@@ -119,6 +120,7 @@ __all__ = [
     "config",
     "default_engine",
     "encode_event",
+    "end_to_end",
     "error_codes",
     "framing",
     "metrics",
@@ -136,6 +138,7 @@ if not TYPE_CHECKING:
             "engine",
             "events",
             "exceptions",
+            "forwarding",
             "framing",
             "hub",
             "log",
@@ -156,6 +159,7 @@ if not TYPE_CHECKING:
         **dict.fromkeys(("KafkaLog", "Origin", "RedisLog"), "config"),
         **dict.fromkeys(("Engine", "default_engine"), "engine"),
         "encode_event": "events",
+        "end_to_end": "forwarding",
         **dict.fromkeys(("ErrorCode", "error_codes"), "exceptions"),
         **dict.fromkeys((name for name in __all__ if name.endswith("Error")), "exceptions"),
         "Hub": "web.hub",

@@ -1438,6 +1438,9 @@ def entry(response: _Stream) -> Awaitable[_Stream]:
 def entry_line(response: FrameStream) -> tuple[int, str, int] | None:
     """As `status_line`; None also before `entry`."""
 
+def end_to_end(message: object) -> list[tuple[str, str]] | None:
+    """The end-to-end fields of a response or of pairs. None: it has no head, or Python must look at the pairs itself."""
+
 def field_texts(stream: FrameStream) -> list[tuple[str, str]]:
     """Names and values as received, as text; empty before the head."""
 

@@ -34,6 +34,8 @@ Pipe = Callable[["FrameStream", object], Awaitable[int] | None]
 
 _pipes: Final[list[Pipe]] = []
 
+NO_HEAD: Final = "the response has no head yet: await it, or enter it with 'async with'"
+
 
 def register_pipe(pipe: Pipe) -> None:
     """Have `FrameStream.pipe_to` try `pipe` first."""
@@ -158,8 +160,7 @@ class Response(FrameStream):
         if line is None:
             line = self._line = _native.entry_line(self)
             if line is None:
-                message = "the response has no head yet: await it, or enter it with 'async with'"
-                raise AttributeError(message)
+                raise AttributeError(NO_HEAD)
         return line
 
     def __await__(self) -> Generator[Any, None, Self]:

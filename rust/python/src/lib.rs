@@ -12,6 +12,7 @@ mod awaitable;
 mod buffer;
 mod cache;
 mod edge;
+mod end_to_end;
 mod ends;
 mod engine;
 mod errors;
@@ -63,6 +64,8 @@ mod _native {
     use super::cache::{Cache, Caching, MovingCache};
     #[pymodule_export]
     use super::edge::{AccessLog, Entered, HttpPages, Limiter, Route, Site, SiteCounts};
+    #[pymodule_export]
+    use super::end_to_end::end_to_end;
     #[pymodule_export]
     use super::ends::{OrphanEnd, Report, RequestEnd};
     #[pymodule_export]

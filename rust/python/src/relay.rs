@@ -231,7 +231,7 @@ impl Forwarding {
 
 /// Bytes that are not UTF-8 are read as ISO 8859-1 (RFC 9110, section 5.5): aiohttp writes UTF-8, and drops
 /// surrogates.
-fn text(value: &[u8]) -> Cow<'_, str> {
+pub(crate) fn text(value: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(value) {
         return Cow::Borrowed(text);
     }

@@ -70,16 +70,7 @@ impl Fields {
 /// and Python reads them itself, or says what is wrong.
 #[pyfunction]
 pub(crate) fn usual_fields(headers: &Bound<'_, PyAny>) -> PyResult<Option<(Fields, Option<u64>)>> {
-    let pairs = if is_multidict(headers)? {
-        // Before it is asked for a mapping: whether a class is registered as one is found in Python.
-        headers.call_method0(intern!(headers.py(), "items"))?
-    } else if let Ok(mapping) = headers.cast::<PyMapping>() {
-        mapping.items()?.into_any()
-    } else if headers.is_instance_of::<PyList>() || headers.is_instance_of::<PyTuple>() {
-        headers.clone()
-    } else {
-        return Ok(None);
-    };
+    let Some(pairs) = pairs_of(headers)? else { return Ok(None) };
     let mut fields = wire::Fields::with_capacity(pairs.len()?, 0);
     let mut length = None;
     for pair in pairs.try_iter()? {
@@ -102,6 +93,20 @@ pub(crate) fn usual_fields(headers: &Bound<'_, PyAny>) -> PyResult<Option<(Field
         length = number;
     }
     Ok(Some((Fields(Arc::new(fields)), length)))
+}
+
+/// The pairs of a mapping, or pairs as they are.
+pub(crate) fn pairs_of<'py>(headers: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if is_multidict(headers)? {
+        // Before it is asked for a mapping: whether a class is registered as one is found in Python.
+        headers.call_method0(intern!(headers.py(), "items")).map(Some)
+    } else if let Ok(mapping) = headers.cast::<PyMapping>() {
+        Ok(Some(mapping.items()?.into_any()))
+    } else if headers.is_instance_of::<PyList>() || headers.is_instance_of::<PyTuple>() {
+        Ok(Some(headers.clone()))
+    } else {
+        Ok(None)
+    }
 }
 
 /// Whether it is what aiohttp keeps fields in.

@@ -263,7 +263,7 @@ const NAMES: usize = 256;
 const LONGEST: usize = 64;
 
 /// The name of a field as `multidict.istr`, which mappings of fields need not convert to small letters again and again.
-fn name_text<'py>(py: Python<'py>, name: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn name_text<'py>(py: Python<'py>, name: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     static KNOWN: Mutex<BTreeMap<Vec<u8>, Py<PyAny>>> = Mutex::new(BTreeMap::new());
     static ISTR: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     if let Some(known) = lock(&KNOWN).get(name) {

@@ -11,12 +11,12 @@ const LENGTH: Names = Names::new(&["content-length"]);
 
 /// Whether a field of that name is never passed on. Nor is `Transfer_Encoding`: an application behind CGI cannot tell it
 /// from the field that frames a message.
-pub(super) fn ends_here(name: &[u8]) -> bool {
+fn ends_here(name: &[u8]) -> bool {
     HOP_BY_HOP.reads(name) || BETWEEN_PROXIES.reads(name)
 }
 
 /// Whether a field is not Content-Length, but an application behind CGI may take it for that.
-pub(super) fn is_like_length(name: &[u8]) -> bool {
+fn is_like_length(name: &[u8]) -> bool {
     LENGTH.reads(name) && !LENGTH.has(name)
 }
 
@@ -24,22 +24,29 @@ pub(super) fn is(name: &[u8], other: &str) -> bool {
     is_same_name(name, other.as_bytes())
 }
 
-/// The names that the Connection fields of a message nominate (RFC 9110, section 7.6.1).
+/// Which fields of a message are passed on (RFC 9110, section 7.6.1).
 #[derive(Debug)]
-pub(super) struct Nominated<'a>(Vec<&'a [u8]>);
+pub struct EndToEnd<'a> {
+    /// What its Connection fields name.
+    nominated: Vec<&'a [u8]>,
+}
 
-impl<'a> Nominated<'a> {
-    pub(super) fn of(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
+impl<'a> EndToEnd<'a> {
+    /// Of the message that has these fields.
+    pub fn of(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
         let mut nominated = Vec::new();
         for (_, value) in fields.filter(|(name, _)| is(name, "connection")) {
             // The options that name no field: nearly every Connection field has one of them alone.
             let is_name = |option: &&[u8]| !option.is_empty() && !is_one_of(option, &["close", "keep-alive"]);
             nominated.extend(members(value).filter(is_name));
         }
-        Self(nominated)
+        Self { nominated }
     }
 
-    pub(super) fn contains(&self, name: &[u8]) -> bool {
-        self.0.iter().any(|option| option.eq_ignore_ascii_case(name))
+    /// Whether its fields of that name are.
+    pub fn has(&self, name: &[u8]) -> bool {
+        !ends_here(name)
+            && !is_like_length(name)
+            && !self.nominated.iter().any(|option| option.eq_ignore_ascii_case(name))
     }
 }

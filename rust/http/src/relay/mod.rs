@@ -16,6 +16,7 @@ mod response;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub use hop::EndToEnd;
 pub use names::{Fill, FillFields};
 pub use redirects::{Redirects, redirected};
 pub use request::{Client, Replaced};

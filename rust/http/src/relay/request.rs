@@ -5,7 +5,7 @@ mod forwarded;
 use std::borrow::Cow;
 
 use super::Forwarding;
-use super::hop::{Nominated, ends_here, is};
+use super::hop::{EndToEnd, is};
 use super::names::{Fill, begins_as};
 use crate::wire::{Fields, Names, members, reads_as};
 use penstock_error::Result;
@@ -61,7 +61,7 @@ impl Forwarding {
         fill: Option<Fill<'_>>,
     ) -> Result<Fields> {
         let passes = |name: &[u8]| fill.is_none_or(|fill| fill.has(name));
-        let nominated = Nominated::of(received.clone());
+        let end_to_end = EndToEnd::of(received.clone());
         let is_replaced = |name: &[u8]| replaced.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
         let (count, bytes) = received
             .clone()
@@ -71,9 +71,8 @@ impl Forwarding {
         let mut told = Told::new(self, client);
         for (name, value) in received {
             let stays = OURS.reads(name)
-                || ends_here(name)
+                || !end_to_end.has(name)
                 || (!self.trust_incoming && is_claim(name))
-                || nominated.contains(name)
                 || is_replaced(name);
             if stays {
                 continue;

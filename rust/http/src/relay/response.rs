@@ -1,6 +1,6 @@
 //! The fields of a response on its way to the client, and interim responses as a whole.
 
-use super::hop::{Nominated, ends_here, is, is_like_length};
+use super::hop::{EndToEnd, is};
 use crate::wire::{Head, members, names_event_stream, write_field, write_status_line};
 
 /// The end-to-end fields of an origin's response, in their order.
@@ -8,10 +8,10 @@ use crate::wire::{Head, members, names_event_stream, write_field, write_status_l
 /// Content-Length is among them once, as one number. Equal values, on several lines or in one list, are
 /// not a contradiction (RFC 9110, section 8.6), but not every server can send them.
 pub fn response_fields(head: &Head) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let nominated = Nominated::of(head.headers());
+    let end_to_end = EndToEnd::of(head.headers());
     let mut has_length = false;
     head.headers().filter_map(move |(name, value)| {
-        if ends_here(name) || is_like_length(name) || nominated.contains(name) {
+        if !end_to_end.has(name) {
             return None;
         }
         if !is(name, "content-length") {
