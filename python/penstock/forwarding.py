@@ -30,7 +30,7 @@ def end_to_end(message: Response | Mapping[str, str] | Iterable[tuple[str, str]]
     if fields is not None:
         return fields
     if isinstance(message, Response):
-        raise AttributeError(NO_HEAD)
+        raise AttributeError(NO_HEAD)  # noqa: TRY004 (as its `status` does)
     pairs = list(_arguments.pairs("message", message, code="BAD_REQUEST"))
     fields = _native.end_to_end(pairs)
     assert fields is not None, "pairs of texts are as usual"  # noqa: S101
