@@ -114,6 +114,7 @@ __all__ = [
     "close_given_listeners",
     "decision_secret",
     "end_moving_streams",
+    "end_to_end",
     "entry",
     "entry_line",
     "error_table",
