@@ -76,6 +76,8 @@ CASES: dict[str, tuple[str, Callable[[Launch], list[str]]]] = {
     "penstock-native": ("penstock serve --origin", penstock("--origin", "ORIGIN", "--threads", "1")),
     "penstock": ("penstock serve module:app", penstock(APP)),
     "penstock-workers": ("the same, --workers 2", penstock(APP, "--workers", "2", "--threads", "1")),
+    # The least that a gateway takes which is an application of aiohttp.
+    "aiohttp": ("aiohttp + uvloop, by hand", BY_NAME["aiohttp"].command),
     "nginx": ("nginx", BY_NAME["nginx"].command),
     "haproxy": ("HAProxy", BY_NAME["haproxy"].command),
 }
