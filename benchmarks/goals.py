@@ -1,8 +1,8 @@
 """What penstock is to cost beside the best alternative, and what it was last measured to cost: `goals.py`.
 
-It measures nothing. It reads the latest valid run of compare.py and what hits.py, fanout.py, memory.py and crowd.py have
-kept, prints each figure beside its goal, and says when and at which commit it was measured. `--publish` writes the
-table into docs/concepts/cost.md.
+It measures nothing. It reads the latest valid runs of compare.py, with and without --both-cores, and what hits.py,
+fanout.py, memory.py and crowd.py have kept, prints each figure beside its goal, and says when and at which commit it was
+measured. `--publish` writes the table into docs/concepts/cost.md.
 
 Exit status: 0, or 1 if a goal has no figure.
 """
@@ -34,7 +34,8 @@ class Goal:
 
     work: str
     source: str
-    """The name of its results, without the suffix; "compare" for the latest run of compare.py."""
+    """The name of its results, without the suffix; "compare" for the latest full run of compare.py, "both cores" for the
+    latest with --both-cores."""
     row: tuple[str, str]
     """The gateway and the workload."""
     beside: tuple[str, ...]
@@ -76,6 +77,14 @@ GOALS = (
     *_segments("frames on aiohttp's own server", "penstock-frames-stock", ("aiohttp",), (0.65, 0.6, 0.45)),
     *_segments("frames on a `Site`", "penstock-frames", ("aiohttp",), (0.55, 0.5, 0.4)),
     Goal('`Response(text="ok")`', "compare", ("penstock", "handler"), ("aiohttp",), 1.1),
+    # 1.4 times the rate of the other.
+    Goal(
+        '`Response(text="ok")`, both cores, μs between two',
+        "both cores",
+        ("penstock", "handler"),
+        ("aiohttp",),
+        round(1 / 1.4, 2),
+    ),
     Goal("hit, 16 KiB", "hits", ("penstock-cached", "hot-16k"), ("bare-hits",), 1.15),
     Goal("hit, 64 KiB", "hits", ("penstock-cached", "hot-64k"), ("bare-hits",), 1.1),
     Goal("hit, 512 KiB", "hits", ("penstock-cached", "hot-512k"), ("bare-hits",), 1.0),
@@ -107,6 +116,10 @@ def _kept(source: str, directory: Path) -> tuple[dict[tuple[str, str], float], s
         run = results.latest_valid(directory)
         cells = [cell for cell in run.cells if cell.cpu_us is not None and not table.is_wide(cell)]
         return {(cell.gateway, cell.workload): cell.cpu_us or 0.0 for cell in cells}, run.date, run.revision
+    if source == "both cores":
+        run = results.latest_valid(directory, both_cores=True)
+        paces = {(cell.gateway, cell.workload): 1e6 / cell.rate for cell in run.cells if cell.rate}
+        return paces, run.date, run.revision
     kept: dict[str, Any] = json.loads((directory / f"{source}.json").read_text())
     gateway, workload, figure = KEYS[source]
     found: dict[tuple[str, str], list[float]] = {}

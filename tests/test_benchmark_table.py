@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -251,6 +252,22 @@ def test_there_is_no_figure_without_a_steady_cell_of_each(
     cells = [Cell("haproxy", "segment-16k", rounds(*each)) for each in others]
     cells += [Cell(name, "segment-16k", rounds(24, 24, 24)) for name in ("penstock-native", "nginx")]
     assert goals.figure(GOAL, keep(tmp_path, *cells)) is None
+
+
+def test_a_rate_is_compared_where_gateways_had_both_cores(tmp_path: Path) -> None:
+    goal = goals.Goal("handler", "both cores", ("penstock", "handler"), ("aiohttp",), 0.71)
+    one = [Cell(name, "handler", rounds(30)) for name in ("penstock", "aiohttp")]
+    with pytest.raises(LookupError, match="both cores"):
+        goals.figure(goal, keep(tmp_path / "none", *one))
+    both = result(one[0], Cell("aiohttp", "handler", [replace(one[1].rounds[0], seconds=7.5)]))
+    settings = replace(FULL, both_cores=True)
+    results.save(
+        replace(both, scope="partial", settings=settings, date="2026-11-22T10:00:00+00:00"), tmp_path
+    )
+    keep(tmp_path, *one)
+    figure = goals.figure(goal, tmp_path)
+    assert figure is not None
+    assert (figure.cost, figure.ratio, figure.day) == (5000.0, pytest.approx(5 / 7.5), "2026-11-22")
 
 
 def test_the_page_shows_what_is_kept() -> None:

@@ -207,10 +207,16 @@ def load_all(directory: Path) -> list[tuple[Path, Result]]:
     return [(path, load(path)) for path in sorted(directory.glob("20*Z-*.json"))]
 
 
-def latest_valid(directory: Path) -> Result:
-    """Return the latest full run that is not void. Raises LookupError without one."""
+def latest_valid(directory: Path, *, both_cores: bool = False) -> Result:
+    """Return the latest run that is not void: a full one, or one for which gateways had both cores.
+
+    Raises:
+        LookupError: there is none.
+    """
     found = load_all(directory)
     for _, result in reversed(found):
-        if result.scope == "full" and not result.void:
+        is_wanted = result.settings.both_cores if both_cores else result.scope == "full"
+        if is_wanted and not result.void:
             return result
-    raise LookupError(f"none of the {len(found)} results in {directory} is a full run that is not void")
+    kind = "has both cores" if both_cores else "is a full run"
+    raise LookupError(f"none of the {len(found)} results in {directory} {kind} and is not void")
