@@ -211,7 +211,7 @@ def latest_valid(directory: Path, *, both_cores: bool = False) -> Result:
     """Return the latest run that is not void: a full one, or one for which gateways had both cores.
 
     Raises:
-        LookupError: there is none.
+        LookupError: there is no such run.
     """
     found = load_all(directory)
     for _, result in reversed(found):

@@ -39,8 +39,8 @@ pub(super) const OF_EVENTS: &str = "events.test";
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(2);
 /// Without an event for so long a stream of the route `beating` fails.
 pub(super) const IDLE: Duration = Duration::from_secs(15);
-/// In which what is ended goes on to its end: longer than any client on a quick network takes for what is on its way to it.
-pub(super) const LINGER: Duration = Duration::from_secs(4);
+/// In which what is ended goes on to its end: more than a client on a quick network takes for what is on its way to it.
+pub(super) const LINGER: Duration = Duration::from_secs(2);
 /// Streams of a connection that are open at a time.
 pub(super) const STREAMS: u32 = 4;
 
