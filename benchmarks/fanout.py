@@ -1,6 +1,6 @@
 """What fanning an event out costs, beside nchan, aiohttp-sse and a bare loop: README.md beside this file.
 
-    fanout.py                                    five rounds of 10 s, about 12 minutes
+    fanout.py                                    eight rounds or more of 10 s, about 20 minutes
     fanout.py --quick                            one round of 2 s
     fanout.py --case 2000 --hub nchan --hub penstock-hub
 

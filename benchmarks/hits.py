@@ -1,6 +1,6 @@
 """What a hit costs, beside Varnish, nginx, a dict in aiohttp and a bare writev: README.md beside this file.
 
-    hits.py                          five rounds of 5 s, about 25 minutes
+    hits.py                          eight rounds or more of 5 s, about 20 minutes
     hits.py --quick                  one round of 2 s
     hits.py --workload hot-16k --gateway varnish --gateway penstock-cached
 
