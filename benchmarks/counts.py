@@ -30,7 +30,7 @@ from harness import command, counts_table, results, table
 from harness.builds import BENCHMARKS, AbsentError
 from harness.callgrind import Profile
 from harness.counting import BY_NAME, GATEWAYS, ROWS, Calls, Row, cache_lines, calls, profile
-from harness.counts_table import Figures
+from harness.counts_table import Figures, Known
 from harness.gateways import Gateway, first_line
 from harness.load import LoadError
 from harness.processes import StartError
@@ -157,17 +157,23 @@ def measure(arguments: argparse.Namespace) -> int:
             method=METHOD,
             versions=tools,
             absent=absent,
-            before={
-                "revision": kept.get("revision"),
-                "date": kept.get("date"),
-                "rows": [asdict(figures) for figures in before.values()],
-            },
+            before=beside(kept, before, tools),
         )
     elif not arguments.check:
         print(f"not kept: a run of all rows in {ROUNDS} rounds is, and any with --output")
     if kept and not before:
         return 2
     return 1 if more or any(row.void for row in rows) else 0
+
+
+def beside(kept: dict[str, Any], before: Known, tools: dict[str, str]) -> dict[str, Any]:
+    """What the page shows a run beside: the run of --against; without one, what the last run was shown beside."""
+    if not kept and OUTPUT.exists():
+        last = json.loads(OUTPUT.read_text())
+        kept, others = last["before"], counts_table.other_tools(tools, last["versions"])
+        before = counts_table.comparable(counts_table.known(kept["rows"]), others)
+    rows = [asdict(figures) for figures in before.values()]
+    return {"revision": kept.get("revision"), "date": kept.get("date"), "rows": rows}
 
 
 def publish() -> int:
