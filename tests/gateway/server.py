@@ -1,6 +1,7 @@
 """Serves gateways for tests, as `web.run_app` would, and keeps what became of each relay."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,8 @@ import penstock
 from penstock.web import Gateway, RelayEnd, Site
 from support.family import Family
 from support.worker_ends import EdgeEnd, Worker
+
+Prepare = Callable[[web.Request, web.StreamResponse], Awaitable[None]]
 
 
 @dataclass
@@ -36,19 +39,23 @@ class Serving:
         self._edges: list[tuple[EdgeEnd, Worker]] = []
         self._family: Family | None = None
 
-    async def gateway(self, origin: str, *, server: dict[str, Any] | None = None, **options: Any) -> Served:
-        """Serve a gateway for every path and method."""
+    async def gateway(
+        self, origin: str, *prepare: Prepare, server: dict[str, Any] | None = None, **options: Any
+    ) -> Served:
+        """Serve a gateway for every path and method, with what is called before each response."""
         with await self._where():
             gateway = Gateway(origin, engine=self.engine, **options)
         ends: asyncio.Queue[RelayEnd] = asyncio.Queue()
         served = await self.handler(
-            lambda request: gateway.relay(request, on_complete=ends.put_nowait), server=server
+            lambda request: gateway.relay(request, on_complete=ends.put_nowait), *prepare, server=server
         )
         served.ends = ends
         return served
 
-    async def handler(self, handler: Handler, *, server: dict[str, Any] | None = None) -> Served:
-        """Serve one handler for every path and method."""
+    async def handler(
+        self, handler: Handler, *prepare: Prepare, server: dict[str, Any] | None = None
+    ) -> Served:
+        """Serve one handler for every path and method, with what is called before each response."""
         outcomes: asyncio.Queue[web.StreamResponse | BaseException] = asyncio.Queue()
 
         async def observed(request: web.Request) -> web.StreamResponse:
@@ -61,6 +68,7 @@ class Serving:
             return response
 
         app = web.Application()
+        app.on_response_prepare.extend(prepare)
         app.router.add_route("*", "/{path:.*}", observed)
         served = await self.app(app, server=server)
         served.outcomes = outcomes

@@ -216,3 +216,26 @@ async def test_a_crowd_that_leaves_leaves_nothing(serving: Serving, connect: Con
         for peer in origin.connections:
             await peer.wait_left()
         assert serving.engine.stats().pool.live_bytes == 0
+
+
+@pytest.mark.parametrize("transport", ["stock"], indirect=True)
+async def test_the_error_of_a_connection_that_closed_before_its_body_holds_none_of_it(
+    serving: Serving, connect: Connect
+) -> None:
+    """An application may keep the error, as this test does. Python sends the body, and its first write fails."""
+
+    async def close_at_the_head(request: web.Request, _: web.StreamResponse) -> None:
+        await until(lambda: serving.engine.stats().bytes_received == len("half"), "the body has begun")
+        transport = request.transport
+        assert transport is not None
+        transport.abort()
+
+    async with ScriptedOrigin(says(CHUNKED + b"4\r\nhalf\r\n", then="stall")) as origin:
+        served = await serving.gateway(origin.url, close_at_the_head)
+        client = await connect(served)
+        await client.get()
+        await assert_gone(served)
+        outcome = await served.outcomes.get()
+        assert isinstance(outcome, asyncio.CancelledError)
+        await until(lambda: connections(serving, origin) == (0, 0, 0), "the connection is closed")
+        assert serving.engine.stats().pool.live_bytes == 0

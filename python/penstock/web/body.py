@@ -8,6 +8,7 @@ copy what it is given at once, or the application has asked for compression, fra
 
 import asyncio
 import sys
+from traceback import clear_frames
 from typing import Final
 
 from aiohttp import ClientConnectionResetError
@@ -64,14 +65,14 @@ async def copy_body(
     plain = getattr(writer, "_compress", writer) is None
     make = _Direct if plain and _is_vectored(transport) else _Framed
     send = make(writer, transport, payload).send
-    await send(_native.take_ready(stream, _MOST))
-    await payload.settle()
-    if _native.is_done(stream):
-        # Nearly always so where a body is short: it came while its head was looked at.
-        return
-    batch = _native.next_batch(stream, _MOST)
     limits: tuple[int, int] | None = None
     try:
+        await send(_native.take_ready(stream, _MOST))
+        await payload.settle()
+        if _native.is_done(stream):
+            # Nearly always so where a body is short: it came while its head was looked at.
+            return
+        batch = _native.next_batch(stream, _MOST)
         while True:
             try:
                 await send(await batch)
@@ -84,6 +85,10 @@ async def copy_body(
                     raise
                 limits = limits or transport.get_write_buffer_limits()
                 await flush(transport, writer)
+    except BaseException as error:
+        # An error that is kept, as by a log or a debugger, would keep the memory of what was being sent.
+        clear_frames(error.__traceback__)
+        raise
     finally:
         if limits is not None and not transport.is_closing():
             transport.set_write_buffer_limits(limits[1], limits[0])
