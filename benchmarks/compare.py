@@ -24,9 +24,10 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "action",
         nargs="?",
-        choices=("run", "show", "render"),
+        choices=("run", "again", "show", "render"),
         default="run",
-        help="run: measure (default); show: print the latest result; render: put its table into the README",
+        help="run: measure (default); again: add rounds where a cell of the latest full result is unsteady; "
+        "show: print the latest result; render: put its table into the README",
     )
     parser.add_argument("--gateway-core", type=int, default=FULL.gateway_core)
     parser.add_argument("--load-core", type=int, default=FULL.load_core)
@@ -86,6 +87,32 @@ def measure(arguments: argparse.Namespace) -> int:
     return 1 if any(cell.void for cell in result.cells) else 0
 
 
+def measure_again(arguments: argparse.Namespace) -> int:
+    """Add rounds to the workloads of the latest full, valid result of which a cell is left out of the table.
+
+    They are measured for all gateways, as one run. The result is saved anew in its place.
+    """
+    result = results.latest_valid(arguments.results)
+    command.pin(result.settings)
+    workloads = table.unsteady(result)
+    chosen = [gateways.BY_NAME[name] for name in gateways.BY_NAME if name not in result.absent]
+    now = (results.machine(), results.versions(chosen, {}), results.revision())
+    if now != (result.machine, result.versions, result.revision):
+        raise LookupError(
+            "the latest full result is of another machine, commit or version of a gateway: run all of it"
+        )
+    if not workloads:
+        print("no cell of the latest full result is unsteady")
+        return 0
+    outcome = run(chosen, workloads, result.settings, command.say)
+    results.add(result, outcome.cells)
+    results.judge(result, [other for _, other in results.load_all(arguments.results)])
+    path = results.save(result, arguments.results)
+    print(table.terminal(result))
+    print(f"saved: {path}")
+    return 2 if result.void else 1 if any(cell.void for cell in result.cells) else 0
+
+
 def chosen_result(arguments: argparse.Namespace) -> results.Result:
     if arguments.result:
         return results.load(arguments.result)
@@ -102,6 +129,8 @@ def main() -> int:
     if arguments.action == "run":
         return command.run(measure, arguments)
     try:
+        if arguments.action == "again":
+            return command.run(measure_again, arguments)
         result = chosen_result(arguments)
         if arguments.action == "show":
             print(table.terminal(result))

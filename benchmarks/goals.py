@@ -146,7 +146,7 @@ def rows(directory: Path = results.DIRECTORY) -> list[list[str]]:
     for goal in GOALS:
         found = figure(goal, directory)
         if found is None:
-            shown.append([goal.work, "-", "-", "-", f"{goal.most:g}", "not measured", "-"])
+            shown.append([goal.work, "-", "-", "-", f"{goal.most:g}", "no steady figure", "-"])
             continue
         other = f"{found.other:.1f}, {TITLES.get(found.beside, found.beside)}" if found.beside else "-"
         verdict = "reached" if found.ratio <= goal.most else "missed"

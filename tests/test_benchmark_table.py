@@ -178,6 +178,24 @@ def test_the_readme_gets_the_latest_full_run_that_is_not_void(
     assert results.latest_valid(tmp_path) == measured
 
 
+def test_rounds_are_added_to_the_workloads_that_have_an_unsteady_cell() -> None:
+    unsteady = Cell("nginx", "segment-512k", rounds(30, 50, 60))
+    measured = result(unsteady, Cell("nginx", "segment-64k", rounds(20, 20, 20)))
+    assert [workload.name for workload in table.unsteady(measured)] == ["segment-512k"]
+    most = measured.settings.rounds + measured.settings.again
+    results.add(measured, [Cell("nginx", "segment-512k", rounds(31, 32))])
+    assert table.unsteady(measured) == []
+    assert len(unsteady.rounds) == 5
+    assert unsteady.cpu_us == pytest.approx(30)
+    assert measured.settings.rounds + measured.settings.again == 2 * most
+
+
+def test_a_cell_that_fails_when_it_is_measured_again_is_void() -> None:
+    measured = result(Cell("nginx", "segment-64k", rounds(20, 20, 20)))
+    results.add(measured, [Cell("nginx", "segment-64k", failure="it ended")])
+    assert measured.cells[0].void == "it ended"
+
+
 def test_the_guide_has_what_was_measured_of_tls() -> None:
     page = (Path(__file__).parent.parent / "docs" / "guide" / "tls.md").read_text()
     kept = json.loads((results.DIRECTORY / "secured.json").read_text())

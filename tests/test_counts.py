@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
+import pytest
+
+import counts
 from harness import callgrind, counts_table
 from harness.counts_table import Figures
 
@@ -132,6 +136,25 @@ def test_how_often_two_threads_wait_for_one_another_makes_a_row_no_higher() -> N
     was = replace(RELAY, wakeups=1.0, calls=6.0, system_calls={"epoll_wait": 2.0, "write": 4.0})
     assert not higher(replace(was, calls=8.0, system_calls={"epoll_wait": 4.0, "write": 4.0}), was)
     assert higher(replace(was, calls=6.0, system_calls={"epoll_wait": 1.0, "write": 5.0}), was)
+
+
+def test_a_run_against_none_is_shown_beside_what_the_last_run_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = {"rustc": "1.95.0", "python": "3.11.7"}
+    shown = {"revision": "b82b672", "date": "2026-11-22", "rows": [asdict(RELAY)]}
+    monkeypatch.setattr(counts, "OUTPUT", tmp_path / "counts.json")
+    assert counts.beside({}, {}, tools)["rows"] == []
+    counts.OUTPUT.write_text(json.dumps({"versions": tools, "before": shown}))
+    assert counts.beside({}, {}, tools) == shown
+    assert counts.beside({}, {}, tools | {"rustc": "1.96.0"}) == shown | {"rows": []}
+
+
+def test_a_run_against_another_is_shown_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counts, "OUTPUT", tmp_path / "counts.json")
+    kept = {"revision": "1a169c0", "date": "2026-11-28", "rows": [asdict(RELAY)]}
+    before = counts_table.known(kept["rows"])
+    assert counts.beside(kept, before, {}) == kept
 
 
 def test_the_table_shows_both_runs() -> None:

@@ -12,7 +12,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -157,6 +157,19 @@ def judge(result: Result, others: list[Result]) -> None:
         if abs(deviation) > DEVIATION:
             figures = f"{cell.cpu_us:.1f} μs is {deviation:+.0%} off the day's {of_day:.1f} μs"
             result.void.append(f"{cell.gateway} {cell.workload}: {figures}")
+
+
+def add(result: Result, cells: list[Cell]) -> None:
+    """Add the rounds of `cells`, which were measured later, to those of the same gateways and workloads."""
+    for cell in cells:
+        known = result.cell(cell.gateway, cell.workload)
+        if known is None:
+            result.cells.append(cell)
+        else:
+            known.rounds += cell.rounds
+            known.failure = known.failure or cell.failure
+    settings = result.settings
+    result.settings = replace(settings, again=settings.again + settings.rounds + settings.again)
 
 
 def save(result: Result, directory: Path) -> Path:

@@ -34,6 +34,12 @@ def is_wide(cell: Cell) -> bool:
     return cell.spread is not None and cell.spread > WIDE
 
 
+def unsteady(result: Result) -> list[Workload]:
+    """The workloads of which a cell is left out of the tables in Markdown."""
+    wide = {cell.workload for cell in result.cells if is_wide(cell)}
+    return [workload for workload in WORKLOADS if workload.name in wide]
+
+
 def ratio(result: Result, cell: Cell, reference: str = REFERENCE) -> float | None:
     """Return a cell's CPU time as a share of the reference's in the same run; None where either has none."""
     base = result.cell(reference, cell.workload)

@@ -3,10 +3,10 @@
 use penstock_engine::relay::{self, EndToEnd};
 use penstock_engine::wire::{Head, Names};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString, PyTuple};
+use pyo3::types::{PyList, PyString};
 
 use crate::relay::text;
-use crate::request::pairs_of;
+use crate::request::{pairs_of, parts_of};
 use crate::stream::{FrameStream, name_text};
 
 /// What a request says to the server alone that it comes to: the site, which the URL of the next request names, and Expect, which
@@ -26,8 +26,7 @@ pub(crate) fn end_to_end<'py>(message: &Bound<'py, PyAny>) -> PyResult<Option<Bo
     let mut fields = Vec::with_capacity(pairs.len()?);
     for pair in pairs.try_iter()? {
         let pair = pair?;
-        let Ok(pair) = pair.cast_into_exact::<PyTuple>() else { return Ok(None) };
-        let Ok([name, value]) = <[_; 2]>::try_from(pair.iter().collect::<Vec<_>>()) else { return Ok(None) };
+        let Some([name, value]) = parts_of(&pair) else { return Ok(None) };
         let (Ok(name), Ok(value)) = (name.cast_into::<PyString>(), value.cast_into::<PyString>()) else {
             return Ok(None);
         };

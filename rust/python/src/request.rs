@@ -75,8 +75,7 @@ pub(crate) fn usual_fields(headers: &Bound<'_, PyAny>) -> PyResult<Option<(Field
     let mut length = None;
     for pair in pairs.try_iter()? {
         let pair = pair?;
-        let Ok(pair) = pair.cast_exact::<PyTuple>() else { return Ok(None) };
-        let Ok([name, value]) = <[_; 2]>::try_from(pair.iter().collect::<Vec<_>>()) else { return Ok(None) };
+        let Some([name, value]) = parts_of(&pair) else { return Ok(None) };
         let (Some(name), Some(value)) = (usual_bytes(&name), usual_bytes(&value)) else { return Ok(None) };
         if !name.is_ascii() {
             return Ok(None);
@@ -107,6 +106,12 @@ pub(crate) fn pairs_of<'py>(headers: &Bound<'py, PyAny>) -> PyResult<Option<Boun
     } else {
         Ok(None)
     }
+}
+
+/// Both parts of a pair. `None`: it is not a tuple of two, as each that [`pairs_of`] gives should be.
+pub(crate) fn parts_of<'py>(pair: &Bound<'py, PyAny>) -> Option<[Bound<'py, PyAny>; 2]> {
+    let pair = pair.cast_exact::<PyTuple>().ok().filter(|pair| pair.len() == 2)?;
+    Some([pair.get_item(0).ok()?, pair.get_item(1).ok()?])
 }
 
 /// Whether it is what aiohttp keeps fields in.
