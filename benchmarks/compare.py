@@ -104,7 +104,7 @@ def measure_again(arguments: argparse.Namespace) -> int:
     if not workloads:
         print("no cell of the latest full result is unsteady")
         return 0
-    outcome = run(chosen, workloads, result.settings, command.say)
+    outcome = run(chosen, workloads, replace(result.settings, again=FULL.again), command.say)
     results.add(result, outcome.cells)
     results.judge(result, [other for _, other in results.load_all(arguments.results)])
     path = results.save(result, arguments.results)

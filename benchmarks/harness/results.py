@@ -168,8 +168,8 @@ def add(result: Result, cells: list[Cell]) -> None:
         else:
             known.rounds += cell.rounds
             known.failure = known.failure or cell.failure
-    settings = result.settings
-    result.settings = replace(settings, again=settings.again + settings.rounds + settings.again)
+    most = max((len(cell.rounds) for cell in cells), default=0)
+    result.settings = replace(result.settings, again=result.settings.again + most)
 
 
 def save(result: Result, directory: Path) -> Path:
