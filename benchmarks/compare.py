@@ -78,8 +78,13 @@ def measure(arguments: argparse.Namespace) -> int:
         void=[],
         comparison="",
     )
-    results.judge(result, [other for _, other in results.load_all(arguments.results)])
-    path = results.save(result, arguments.results)
+    return keep(result, arguments.results)
+
+
+def keep(result: results.Result, directory: Path) -> int:
+    """Judge, save and print a result, and return the exit status."""
+    results.judge(result, [other for _, other in results.load_all(directory)])
+    path = results.save(result, directory)
     print(table.terminal(result))
     print(f"saved: {path}")
     if result.void or not result.cells:
@@ -95,7 +100,7 @@ def measure_again(arguments: argparse.Namespace) -> int:
     result = results.latest_valid(arguments.results)
     command.pin(result.settings)
     workloads = table.unsteady(result)
-    chosen = [gateways.BY_NAME[name] for name in gateways.BY_NAME if name not in result.absent]
+    chosen = [gateway for gateway in gateways.GATEWAYS if gateway.name not in result.absent]
     now = (results.machine(), results.versions(chosen, {}), results.revision())
     if now != (result.machine, result.versions, result.revision):
         raise LookupError(
@@ -106,11 +111,7 @@ def measure_again(arguments: argparse.Namespace) -> int:
         return 0
     outcome = run(chosen, workloads, replace(result.settings, again=FULL.again), command.say)
     results.add(result, outcome.cells)
-    results.judge(result, [other for _, other in results.load_all(arguments.results)])
-    path = results.save(result, arguments.results)
-    print(table.terminal(result))
-    print(f"saved: {path}")
-    return 2 if result.void else 1 if any(cell.void for cell in result.cells) else 0
+    return keep(result, arguments.results)
 
 
 def chosen_result(arguments: argparse.Namespace) -> results.Result:

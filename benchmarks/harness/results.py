@@ -161,11 +161,9 @@ def judge(result: Result, others: list[Result]) -> None:
 
 def add(result: Result, cells: list[Cell]) -> None:
     """Add the rounds of `cells`, which were measured later, to those of the same gateways and workloads."""
-    for cell in cells:
-        known = result.cell(cell.gateway, cell.workload)
-        if known is None:
-            result.cells.append(cell)
-        else:
+    later = {(cell.gateway, cell.workload): cell for cell in cells}
+    for known in result.cells:
+        if cell := later.get((known.gateway, known.workload)):
             known.rounds += cell.rounds
             known.failure = known.failure or cell.failure
     most = max((len(cell.rounds) for cell in cells), default=0)
