@@ -3,30 +3,20 @@
 import asyncio
 import contextlib
 import json
-from pathlib import Path
 
 import pytest
 
 import penstock
 from penstock.config import Edge
 from penstock.testing import Peer, ScriptedOrigin
-from support.client import RawClient, answer
+from support.client import answer
 from support.edges import Edges, Served
 from support.origins import Recorder, Steps
+from support.sockets import is_ending
 from support.waiting import until
 
 EVENTS = answer("Transfer-Encoding: chunked", "Content-Type: text/event-stream")
 LENGTH = answer("Content-Length: 4")
-FIN_WAIT1 = "04"
-"""A state of a connection (include/net/tcp_states.h of Linux)."""
-
-
-def is_ending(port: int, client: RawClient) -> bool:
-    """Whether the other end of the client's connection is to end, and what was written before is not acknowledged."""
-    ports = [port, client.writer.get_extra_info("sockname")[1]]
-    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
-    rows = [line.split() for line in lines]
-    return any([int(end[9:], 16) for end in row[1:3]] == ports and row[3] == FIN_WAIT1 for row in rows)
 
 
 async def test_idle_connections_end_and_new_ones_are_refused(edge: Edges) -> None:
@@ -97,7 +87,8 @@ async def test_an_answer_that_waits_for_its_client_is_whole_although_it_asks_aga
         await client.get()
         await until(lambda: served.requests == 1 and served.native.active() == 0, "all is written")
         served.native.drain(0.0)
-        await until(lambda: is_ending(served.port, client), "the end waits for the rest of the answer")
+        other = client.writer.get_extra_info("sockname")[1]
+        await until(lambda: is_ending(served.port, other), "the end waits for the rest of the answer")
         # To a socket that is closed this would be answered by a reset, which takes what is not sent yet.
         await client.get()
         client.writer.transport.resume_reading()
