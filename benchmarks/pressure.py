@@ -23,6 +23,7 @@ import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -75,9 +76,14 @@ class Row:
     """The share of the requests of storms."""
     refused_p50: float
     refused_p99: float
+    first_admitted_p99: float
+    """In the first storm, as the next: none was before."""
+    first_refused_p99: float
     left: float
-    engine_us: float
-    """Of the processor, that the engine's thread takes for a request, refused or not."""
+    served_us: float
+    """Of the processor, that the engine's thread takes for a request in the calm."""
+    refused_us: float
+    """The same for a refusal: what it took in storms, less that for each request that was not refused."""
     return_seconds: float
     """The longest."""
     good_after: float
@@ -85,9 +91,10 @@ class Row:
     storms: list[dict[str, Any]]
 
 
-def phases_of(capacity: float, storms: int) -> list[tuple[float, float]]:
+def parts_of(capacity: float, storms: int) -> tuple[list[tuple[float, float]], ...]:
+    """The calm, and storms with what comes after each."""
     storm = [(TIMES * capacity, STORM), (LOAD * capacity, AFTER)]
-    return [(LOAD * capacity, CALM), *(storm * storms)]
+    return [(LOAD * capacity, CALM)], storm * storms
 
 
 def run_storm(port: int, phases: list[tuple[float, float]]) -> list[dict[str, Any]]:
@@ -131,10 +138,10 @@ def engine_seconds(pid: int) -> float:
 
 def back_after(phase: dict[str, Any]) -> float:
     """Seconds after which half a second is served; as many as there are if none is."""
-    slots = phase["per_slot"]
-    wanted = 0.95 * phase["rate"] * 0.1
-    for begins in range(len(slots) - 5):
-        if sum(slots[begins : begins + 5]) >= 5 * wanted * 0.9:
+    good, due = phase["per_slot"], phase["due_per_slot"]
+    for begins in range(len(good) - 5):
+        window = slice(begins, begins + 5)
+        if sum(good[window]) >= 0.95 * sum(due[window]):
             return begins / 10
     return float(phase["seconds"])
 
@@ -158,15 +165,19 @@ def measure(name: str, limit: str, storms: int, runtime: Path) -> Row:
         process.wait_until_listening(port)
         capacity = capacity_of(port)
         command.say(f"{name}: {capacity:.0f} requests a second")
-        before = engine_seconds(process.pid)
-        calm, *rest = run_storm(port, phases_of(capacity, storms))
-        spent = engine_seconds(process.pid) - before
+        spent = [engine_seconds(process.pid)]
+        phases = []
+        for part in parts_of(capacity, storms):
+            phases += run_storm(port, part)
+            spent.append(engine_seconds(process.pid))
         with urllib.request.urlopen(f"http://{HOST}:{status}/ready", timeout=10) as answer:
             command.say(answer.read().decode())
-    return row_of(name, capacity, calm, rest, spent)
+    return row_of(name, capacity, phases, [after - before for before, after in pairwise(spent)])
 
 
-def row_of(name: str, capacity: float, calm: dict[str, Any], rest: list[dict[str, Any]], spent: float) -> Row:
+def row_of(name: str, capacity: float, phases: list[dict[str, Any]], spent: list[float]) -> Row:
+    """`spent`: seconds of the processor that the engine's thread took in the calm, and in the rest."""
+    calm, *rest = phases
     during, after = rest[::2], rest[1::2]
     goodputs = [phase["good"] / phase["seconds"] / capacity for phase in during]
     due = sum(phase["due"] for phase in during)
@@ -175,8 +186,11 @@ def row_of(name: str, capacity: float, calm: dict[str, Any], rest: list[dict[str
         found = [phase[what][share] for phase in phases if phase[what]]
         return round(median(found), 2) if found else 0.0
 
+    refused = sum(phase["refused"] for phase in rest)
+    served_us = 1e6 * spent[0] / calm["due"]
+    others_us = served_us * (sum(phase["due"] for phase in rest) - refused)
     late = [
-        sum(phase["per_slot"][SLOTS_IN_TWO_SECONDS:]) / (phase["rate"] * (phase["seconds"] - 2))
+        sum(phase["per_slot"][SLOTS_IN_TWO_SECONDS:]) / sum(phase["due_per_slot"][SLOTS_IN_TWO_SECONDS:])
         for phase in after
     ]
     return Row(
@@ -192,11 +206,14 @@ def row_of(name: str, capacity: float, calm: dict[str, Any], rest: list[dict[str
         round(sum(phase["refused"] for phase in during) / due, 3),
         middle(during, "refused_ms", "p50"),
         middle(during, "refused_ms", "p99"),
+        middle(during[:1], "good_ms", "p99"),
+        middle(during[:1], "refused_ms", "p99"),
         round(sum(phase["left"] for phase in during) / due, 3),
-        round(1e6 * spent / sum(phase["due"] for phase in [calm, *rest]), 1),
+        round(served_us, 1),
+        round((1e6 * spent[1] - others_us) / refused, 1) if refused else 0.0,
         max(back_after(phase) for phase in after),
         round(min(late), 3),
-        [{key: value for key, value in phase.items() if key != "per_slot"} for phase in rest],
+        [{key: value for key, value in phase.items() if not key.endswith("per_slot")} for phase in rest],
     )
 
 

@@ -3,7 +3,7 @@
 JSON is a list of phases, each with a rate and its seconds. Requests are due at random (exponential gaps, seeded) and
 go to a connection that is idle, or to a new one. A latency runs from the moment a request was due. A client leaves
 after PATIENCE, and comes back no more: each request is another client's. Prints, for each phase, what became of the
-requests that were due in it, as JSON; `per_slot` are the good ones by when they were due.
+requests that were due in it, as JSON; `due_per_slot` are all by when they were due, and `per_slot` the good ones.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class Phase:
     """Clients that have left without an answer."""
     failed: int = 0
     per_slot: list[int] = field(default_factory=list)
+    due_per_slot: list[int] = field(default_factory=list)
 
     def told(self) -> dict[str, object]:
         return {
@@ -49,6 +50,7 @@ class Phase:
             "left": self.left,
             "failed": self.failed,
             "per_slot": self.per_slot,
+            "due_per_slot": self.due_per_slot,
         }
 
 
@@ -90,11 +92,14 @@ class Storm:
         begins = time.monotonic()
         for phase in self._phases:
             phase.per_slot = [0] * round(phase.seconds / SLOT)
+            phase.due_per_slot = list(phase.per_slot)
             due = begins + chance.expovariate(phase.rate)
             while due < begins + phase.seconds:
                 self._serve_until(due)
                 phase.due += 1
-                self._ask(phase, due, int((due - begins) / SLOT))
+                slot = min(int((due - begins) / SLOT), len(phase.per_slot) - 1)
+                phase.due_per_slot[slot] += 1
+                self._ask(phase, due, slot)
                 due += chance.expovariate(phase.rate)
             begins += phase.seconds
         self._serve_until(begins + PATIENCE)
@@ -115,7 +120,7 @@ class Storm:
         self._count += 1
         connection = self._idle.pop() if self._idle else self._connect()
         connection.phase, connection.begun, connection.read = phase, due, b""
-        connection.slot = self._count << 16 | min(slot, len(phase.per_slot) - 1)
+        connection.slot = self._count << 16 | slot
         heapq.heappush(self._waiting, (due + PATIENCE, connection.socket.fileno(), self._count))
         try:
             connection.socket.send(self._request)

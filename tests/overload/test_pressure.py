@@ -186,6 +186,44 @@ async def test_a_loop_that_falls_behind_refuses_new_requests_and_what_needs_none
         del edges, gateway, app, first
 
 
+async def test_an_application_that_was_overloaded_lately_refuses_what_would_wait_at_once(
+    request: pytest.FixtureRequest,
+) -> None:
+    async def slow(_: web.Request) -> web.Response:
+        time.sleep(0.005)
+        return web.Response(text="done")
+
+    def overload(port: int) -> None:
+        # Two seconds of work, half of which is refused.
+        with crowd(port, "/slow", 400) as connections:
+            for connection in connections:
+                reply(connection)
+
+    seen: Counter[int | str] = Counter()
+
+    def ask(port: int) -> None:
+        # How long each takes is known once some have waited for others that the loop took together.
+        with crowd(port, "/slow", 24) as connections:
+            for connection in connections:
+                reply(connection)
+        with crowd(port, "/slow", 48) as connections:
+            for connection in connections:
+                status, body = reply(connection)
+                seen[status] += 1
+                assert status == 200 or json.loads(body)["name"] == "OVERLOADED"
+
+    async with engine_under_test(request, threads=1) as engine:
+        edges = Edges(engine)
+        async with serving(edges, "site", app_of(("/slow", slow))) as port:
+            await asyncio.to_thread(overload, port)
+            await until(lambda: is_at(engine, "application", "ok"), "nothing is shed any more")
+            await asyncio.to_thread(ask, port)
+        await edges.close()
+        del edges
+    assert seen[503] >= 24, seen
+    assert seen[200] >= 1, seen
+
+
 async def test_what_waits_in_overload_is_refused_before_it_would_be_served_in_vain(
     request: pytest.FixtureRequest,
 ) -> None:

@@ -71,6 +71,8 @@ struct State {
     expired: u64,
     /// The longest that a request has waited before it was taken, since that was asked.
     longest: Duration,
+    /// When it was last asked whether more wait: how many did, and how many had been taken and refused.
+    seen: (usize, u64, u64),
     pace: Pace,
     sign: Sign,
     open: bool,
@@ -148,6 +150,7 @@ impl Queue {
             withdrawn: 0,
             expired: 0,
             longest: Duration::ZERO,
+            seen: (0, 0, 0),
             pace: Pace::default(),
             sign: Sign::default(),
             open: true,
@@ -238,9 +241,6 @@ impl Queue {
         let place = state.next;
         state.next += 1;
         let now = Instant::now();
-        if state.waiting.is_empty() {
-            state.pace.begin(now);
-        }
         state.waiting.insert(place, (now, request));
         // The dispatcher takes requests until none waits: it has been told of the first.
         let dispatcher = state.dispatcher.as_ref().filter(|_| state.waiting.len() == 1).cloned();
@@ -261,8 +261,7 @@ impl Queue {
                 if oldest < self.orderly { state.waiting.pop_first() } else { state.waiting.pop_last() };
             if taken.is_some() {
                 state.taken += 1;
-                let is_last = state.waiting.is_empty();
-                state.pace.take(now, is_last);
+                state.pace.take(now, oldest);
             }
             state.longest = state.longest.max(oldest);
             (taken, state.sign.give())
@@ -368,10 +367,19 @@ impl Queue {
         state.open.then_some(longest)
     }
 
+    /// How many requests were taken since the last call, and whether yet more wait than then, or some found no room.
+    pub(crate) fn progress(&self) -> (u64, bool) {
+        let mut state = lock(&self.state);
+        let now = (state.waiting.len(), state.taken, state.refused);
+        let before = std::mem::replace(&mut state.seen, now);
+        (now.1 - before.1, now.0 > before.0 || now.2 > before.2)
+    }
+
     /// For how long a request would wait that came now, as far as can be told: not for less than the first has waited.
     pub(crate) fn wait(&self) -> Duration {
         let state = lock(&self.state);
-        state.oldest().max(state.pace.wait(state.waiting.len()))
+        let now = Instant::now();
+        state.oldest_at(now).max(state.pace.wait(now, state.waiting.len()))
     }
 
     /// Whether a request still waits.

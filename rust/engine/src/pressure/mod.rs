@@ -123,7 +123,7 @@ impl fmt::Display for Change {
         f.write_str(match to {
             Level::Ok => ": all work is done again",
             Level::Pressed => ": all requests are answered, and nothing is begun that no client waits for",
-            Level::Shedding => ": a part of the new requests is refused (OVERLOADED)",
+            Level::Shedding => ": a part of the new requests is refused",
         })
     }
 }
@@ -173,9 +173,20 @@ impl Standing {
     }
 }
 
-/// How long the requests of one application wait for it, the longest since it was asked last; `None` once it is no more. It is
+/// How the requests of an application have waited for it in some time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Waits {
+    /// The longest that one did.
+    pub(crate) longest: Duration,
+    /// How many were taken.
+    pub(crate) taken: u64,
+    /// Yet more wait than before.
+    pub(crate) have_grown: bool,
+}
+
+/// How the requests of one application have waited for it since that was asked last; `None` once it is no more. It is
 /// given the wait from which on they are refused, if they are.
-type Application = Box<dyn Fn(Option<Duration>) -> Option<Duration> + Send>;
+type Application = Box<dyn Fn(Option<Duration>) -> Option<Waits> + Send>;
 
 /// The levels of an engine. Without a sampler they stay [`Level::Ok`].
 pub struct Pressure {
@@ -184,6 +195,10 @@ pub struct Pressure {
     is_followed: AtomicBool,
     /// How late an application may be, in microseconds.
     limit: AtomicU64,
+    /// An application's work was shed lately: the next overload is met by its first requests.
+    is_wary: AtomicBool,
+    /// Requests to one that were refused since the last reading.
+    refused: AtomicU32,
     /// That were not told.
     changes: Mutex<Vec<Change>>,
 }
@@ -201,6 +216,8 @@ impl Default for Pressure {
             applications: Mutex::default(),
             is_followed: AtomicBool::new(false),
             limit: AtomicU64::new(u64::MAX),
+            is_wary: AtomicBool::new(false),
+            refused: AtomicU32::new(0),
             changes: Mutex::default(),
         }
     }
@@ -233,11 +250,22 @@ impl Pressure {
     /// `OVERLOADED`.
     pub(crate) fn admit_to_application(&self, rank: Rank, wait: impl FnOnce() -> Duration) -> Result<()> {
         self.admit(rank)?;
-        let is_shed = self.parts[Part::Application as usize].level() == Level::Shedding;
-        if is_shed && wait() >= self.hold(rank) {
-            return Err(self.refusal(Part::Application));
+        if self.hold(rank).is_none_or(|hold| wait() < hold) {
+            return Ok(());
         }
-        Ok(())
+        // Relaxed, here and in the sampler: a request more or less does not matter.
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        Err(self.refusal(Part::Application))
+    }
+
+    /// Whether requests to an application are refused that would wait for too long, before it is certain that it is overloaded.
+    fn be_wary(&self, is_wary: bool) {
+        self.is_wary.store(is_wary, Ordering::Relaxed);
+    }
+
+    /// How many were refused since the last call, for how long they would wait.
+    fn take_refused(&self) -> u32 {
+        self.refused.swap(0, Ordering::Relaxed)
     }
 
     /// What the client of a request is told that is refused because of `part`.
@@ -245,10 +273,14 @@ impl Pressure {
         Code::Overloaded.error(self.why(part))
     }
 
-    /// How long a request of `rank` may wait for the application.
-    fn hold(&self, rank: Rank) -> Duration {
+    /// How long a request of `rank` may wait for the application, if it may not for any time.
+    fn hold(&self, rank: Rank) -> Option<Duration> {
         let limit = self.limit();
-        if matches!(rank, Rank::ProvenFill | Rank::ProvenRequest) { limit / 2 } else { limit / 4 }
+        if self.parts[Part::Application as usize].level() == Level::Shedding {
+            let is_proven = matches!(rank, Rank::ProvenFill | Rank::ProvenRequest);
+            return Some(if is_proven { limit / 4 } else { limit / 8 });
+        }
+        self.is_wary.load(Ordering::Relaxed).then_some(limit / 5 * 2)
     }
 
     /// The state of `part`.
@@ -264,10 +296,12 @@ impl Pressure {
         let cause = *lock(&self.parts[part as usize].cause);
         let cause = cause.filter(|_| level != Level::Ok);
         let cause = cause.map_or_else(String::new, |cause| format!(" because {cause}"));
-        if part == Part::Application && level == Level::Shedding {
-            let most = self.hold(Rank::ProvenRequest).as_secs_f64();
+        if let Some(hold) = self.hold(Rank::ProvenRequest).filter(|_| part == Part::Application) {
+            let hold = hold.as_secs_f64();
+            let lately = if level == Level::Shedding { "" } else { ", and was overloaded lately" };
             return format!(
-                "the application is shedding{cause}; requests that would wait for {most:.3} s are refused"
+                "the application is {}{cause}{lately}; requests that would wait for {hold:.3} s are refused",
+                level.name()
             );
         }
         format!(
@@ -290,7 +324,7 @@ impl Pressure {
     }
 
     /// Asks `application` from now on.
-    pub(crate) fn watch(&self, application: impl Fn(Option<Duration>) -> Option<Duration> + Send + 'static) {
+    pub(crate) fn watch(&self, application: impl Fn(Option<Duration>) -> Option<Waits> + Send + 'static) {
         lock(&self.applications).push(Box::new(application));
     }
 
@@ -299,19 +333,21 @@ impl Pressure {
         std::mem::take(&mut *lock(&self.changes))
     }
 
-    /// How late the latest of the applications is. While work is shed what has waited for too long is refused.
-    fn application(&self) -> Duration {
+    /// How the requests of all applications have waited. While work is shed what has waited for too long is refused.
+    fn application(&self) -> Waits {
         let is_shed = self.parts[Part::Application as usize].level() == Level::Shedding;
         let refused = is_shed.then(|| self.limit());
-        let mut latest = Duration::ZERO;
+        let mut all = Waits::default();
         lock(&self.applications).retain(|application| match application(refused) {
-            Some(late) => {
-                latest = latest.max(late);
+            Some(Waits { longest, taken, have_grown }) => {
+                all.longest = all.longest.max(longest);
+                all.taken += taken;
+                all.have_grown |= have_grown;
                 true
             }
             None => false,
         });
-        latest
+        all
     }
 
     /// Takes over what `machine` says of `part`, after a reading because of `cause`.

@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use super::machine::{Machine, Reading};
 use super::stalls::Stalls;
-use super::{Cause, Level, Part, Pressure};
+use super::{Cause, Level, Part, Pressure, Waits};
 use crate::pool::{Pool, PoolState};
 use crate::runtime::Threads;
 
@@ -22,8 +22,13 @@ const SOON: u32 = 3;
 /// The same for the application: a second in all. A handler may block its loop for half of one now and then, and what waits for it
 /// then is better served late than refused.
 const LATER: u32 = 17;
-/// For so long after work was shed it is certain that it was no handler that blocked its loop, and no more patience is needed.
+/// For so long after work was shed no patience is needed, and requests that would wait for too long are refused at once.
 const RECENT: Duration = Duration::from_secs(30);
+/// Readings in a row after which it is certain that more comes than an application takes.
+const GROWN: u32 = 3;
+/// An application that is asked for more than this part of what it takes besides is overloaded: a quarter. Where less is refused
+/// it was a few that came together.
+const REFUSED: u64 = 4;
 /// Memory comes back by itself once stalled clients are cut (`stall_grace`), and the kernel's figure is of the last second.
 const MEMORY: u32 = 40;
 
@@ -38,9 +43,17 @@ struct Sampler {
     begun: Instant,
     stalls: Stalls,
     machines: [Machine; Part::ALL.len()],
-    /// The latest that the application was, and for how many readings more it counts.
-    late: (Duration, u32),
-    /// When the application's work was last shed.
+    lateness: Lateness,
+}
+
+/// How late the application is.
+#[derive(Debug, Default)]
+struct Lateness {
+    /// The latest that it was, and for how many readings more that counts.
+    latest: (Duration, u32),
+    /// For how many readings in a row more requests have come to it than it took.
+    grown: u32,
+    /// When its work was last shed.
     shed: Option<Duration>,
 }
 
@@ -61,8 +74,7 @@ impl Pressure {
             begun: Instant::now(),
             stalls: Stalls::new(),
             machines: Part::ALL.map(|part| Machine::new(part == Part::Engine)),
-            late: (Duration::ZERO, 0),
-            shed: None,
+            lateness: Lateness::default(),
         };
         loop {
             sleep(PAUSE).await;
@@ -72,9 +84,22 @@ impl Pressure {
     }
 }
 
-/// For how many readings the application may be late after the first three, where its work was last shed at `shed`.
-fn patience(now: Duration, shed: Option<Duration>) -> u32 {
-    if shed.is_some_and(|shed| now.saturating_sub(shed) < RECENT) { SOON } else { LATER }
+impl Lateness {
+    /// How late the application is at `now`, and for how many readings it may be so after the first three.
+    fn read(&mut self, waits: Waits, now: Duration) -> (Duration, u32) {
+        let (latest, kept) = self.latest;
+        self.latest =
+            if waits.longest >= latest || kept == 0 { (waits.longest, KEPT) } else { (latest, kept - 1) };
+        // Where none was taken a handler blocks the application.
+        let is_growing = waits.taken > 0 && waits.have_grown;
+        self.grown = if is_growing { self.grown.saturating_add(1) } else { 0 };
+        let is_certain = self.grown >= GROWN || self.was_shed_lately(now);
+        (self.latest.0, if is_certain { SOON } else { LATER })
+    }
+
+    fn was_shed_lately(&self, now: Duration) -> bool {
+        self.shed.is_some_and(|shed| now.saturating_sub(shed) < RECENT)
+    }
 }
 
 impl Sampler {
@@ -82,22 +107,22 @@ impl Sampler {
         let now = self.begun.elapsed();
         let engine = self.engine(now, threads);
         self.follow(pressure, Part::Engine, now, &engine);
-        let late = pressure.application();
-        if late >= self.late.0 || self.late.1 == 0 {
-            self.late = (late, KEPT);
-        } else {
-            self.late.1 -= 1;
-        }
-        let late = self.late.0;
+        let waits = pressure.application();
+        let (late, patience) = self.lateness.read(waits, now);
+        let load = late.as_secs_f64() / self.limit.as_secs_f64();
+        // Where requests are refused for how long they would wait, none waits for long, and what is too much is seen by them.
+        let is_more = u64::from(pressure.take_refused()) * REFUSED > waits.taken;
+        let load = if is_more { load.max(1.0) } else { load };
+        self.follow(
+            pressure,
+            Part::Application,
+            now,
+            &Seen { load, patience, cause: Cause::Application(late) },
+        );
         if self.machines[Part::Application as usize].level() == Level::Shedding {
-            self.shed = Some(now);
+            self.lateness.shed = Some(now);
         }
-        let application = Seen {
-            load: late.as_secs_f64() / self.limit.as_secs_f64(),
-            patience: patience(now, self.shed),
-            cause: Cause::Application(late),
-        };
-        self.follow(pressure, Part::Application, now, &application);
+        pressure.be_wary(self.lateness.was_shed_lately(now));
     }
 
     /// The worst of what is read of the engine.
@@ -128,11 +153,31 @@ impl Sampler {
 mod tests {
     use super::*;
 
+    const SECOND: Duration = Duration::from_secs(1);
+    const CALM: Waits = Waits { longest: Duration::ZERO, taken: 1, have_grown: false };
+    const GROWING: Waits = Waits { longest: SECOND, taken: 1, have_grown: true };
+
     #[test]
     fn an_application_that_was_overloaded_lately_is_given_less_time() {
-        let second = Duration::from_secs(1);
-        assert_eq!(patience(second, None), LATER);
-        assert_eq!(patience(100 * second, Some(71 * second)), SOON);
-        assert_eq!(patience(100 * second, Some(70 * second)), LATER);
+        let patience = |now, shed| Lateness { shed, ..Lateness::default() }.read(CALM, now).1;
+        assert_eq!(patience(SECOND, None), LATER);
+        assert_eq!(patience(100 * SECOND, Some(71 * SECOND)), SOON);
+        assert_eq!(patience(100 * SECOND, Some(70 * SECOND)), LATER);
+    }
+
+    #[test]
+    fn an_application_that_takes_requests_and_is_asked_for_more_is_given_less_time() {
+        let mut lateness = Lateness::default();
+        let blocked = Waits { taken: 0, ..GROWING };
+        let mut read = |waits| lateness.read(waits, SECOND).1;
+        assert_eq!([GROWING, GROWING, blocked, GROWING, GROWING].map(&mut read), [LATER; 5], "not in a row");
+        assert_eq!([GROWING, GROWING, blocked].map(&mut read), [SOON, SOON, LATER]);
+    }
+
+    #[test]
+    fn a_wait_counts_for_two_readings_more() {
+        let mut lateness = Lateness::default();
+        let late = [GROWING, CALM, CALM, CALM].map(|waits| lateness.read(waits, SECOND).0);
+        assert_eq!(late, [SECOND, SECOND, SECOND, Duration::ZERO]);
     }
 }

@@ -204,9 +204,9 @@ fn refused(pressure: &Pressure, waited: Duration) -> [usize; 2] {
 fn an_application_that_is_late_takes_nothing_from_what_the_engine_answers_alone() {
     let pressure = shedding(Part::Application);
     assert!(pressure.begin(LIMIT));
-    assert_eq!(refused(&pressure, LIMIT / 2), [0, 100]);
-    assert_eq!(refused(&pressure, LIMIT / 3), [0, 0], "the queue is short");
-    let is_admitted = |rank| pressure.admit_to_application(rank, || LIMIT / 3).is_ok();
+    assert_eq!(refused(&pressure, LIMIT / 4), [0, 100]);
+    assert_eq!(refused(&pressure, LIMIT / 5), [0, 0], "the queue is short");
+    let is_admitted = |rank| pressure.admit_to_application(rank, || LIMIT / 5).is_ok();
     assert_eq!([Rank::Request, Rank::ProvenRequest].map(is_admitted), [false, true]);
     assert!(!pressure.is_pressed());
 }
@@ -217,6 +217,22 @@ fn an_application_that_is_not_late_takes_all() {
     assert!(pressure.begin(LIMIT));
     assert_eq!(refused(&pressure, LIMIT * 100), [0, 0]);
     assert!(!pressure.begin(LIMIT), "a second site needs no second sampler");
+}
+
+#[test]
+fn an_application_that_was_overloaded_lately_is_not_asked_for_more_than_it_takes() {
+    let pressure = Pressure::default();
+    assert!(pressure.begin(LIMIT));
+    pressure.be_wary(true);
+    for rank in [Rank::Request, Rank::ProvenRequest] {
+        assert!(pressure.admit_to_application(rank, || LIMIT / 3).is_ok());
+        let refusal = pressure.admit_to_application(rank, || LIMIT / 5 * 2).unwrap_err().to_string();
+        let told = "the application is ok, and was overloaded lately; requests that would wait for 0.040 s are refused";
+        assert!(refusal.ends_with(told), "{refusal}");
+    }
+    assert_eq!([pressure.take_refused(), pressure.take_refused()], [2, 0]);
+    pressure.be_wary(false);
+    assert_eq!(refused(&pressure, LIMIT * 100), [0, 0]);
 }
 
 #[test]
@@ -235,11 +251,11 @@ fn a_change_is_told_once_with_its_cause() {
     assert_eq!(
         changes[0].to_string(),
         "the application is shedding because a request waits for the application for 0.250 s: a part of the new requests is \
-         refused (OVERLOADED)"
+         refused"
     );
     assert!(pressure.take_changes().is_empty());
     let why = pressure.why(Part::Application);
-    assert!(why.ends_with("0.250 s; requests that would wait for 0.050 s are refused"), "{why}");
+    assert!(why.ends_with("0.250 s; requests that would wait for 0.025 s are refused"), "{why}");
     assert_eq!(pressure.why(Part::Engine), "the engine is ok; 100 % of new requests are admitted");
 }
 
@@ -247,12 +263,17 @@ fn a_change_is_told_once_with_its_cause() {
 fn the_latest_application_counts_while_it_is_there() {
     let pressure = Pressure::default();
     let gone = std::sync::Arc::new(AtomicBool::new(false));
-    pressure.watch(|_| Some(Duration::from_millis(3)));
+    let [first, second] = [(3, false), (7, true)].map(|(wait, have_grown)| Waits {
+        longest: Duration::from_millis(wait),
+        taken: wait,
+        have_grown,
+    });
+    pressure.watch(move |_| Some(first));
     let seen = std::sync::Arc::clone(&gone);
-    pressure.watch(move |_| (!seen.load(Ordering::Relaxed)).then_some(Duration::from_millis(7)));
-    assert_eq!(pressure.application(), Duration::from_millis(7));
+    pressure.watch(move |_| (!seen.load(Ordering::Relaxed)).then_some(second));
+    assert_eq!(pressure.application(), Waits { taken: 10, ..second });
     gone.store(true, Ordering::Relaxed);
-    assert_eq!(pressure.application(), Duration::from_millis(3));
+    assert_eq!(pressure.application(), first);
 }
 
 #[test]
@@ -263,7 +284,7 @@ fn an_application_hears_from_which_wait_on_it_refuses_only_while_work_is_shed() 
         let kept = std::sync::Arc::clone(&heard);
         pressure.watch(move |refused| {
             lock(&kept).push(refused);
-            Some(Duration::ZERO)
+            Some(Waits::default())
         });
         pressure.application();
         assert_eq!(*lock(&heard), [told]);

@@ -156,6 +156,32 @@ fn what_has_waited_for_too_long_in_overload_is_given_back() {
 }
 
 #[test]
+fn a_queue_tells_what_was_taken_and_whether_more_wait_since_it_was_asked_last() {
+    let queue = Queue::new(2, None, 0);
+    let mut nears = Vec::new();
+    let mut offer = |name| {
+        let (near, request) = request(name);
+        nears.push(near);
+        queue.offer(request).is_ok()
+    };
+    assert!(offer("a"));
+    assert_eq!(queue.progress(), (0, true));
+    taken(&queue);
+    assert_eq!(queue.progress(), (1, false));
+    assert!(offer("b"));
+    taken(&queue);
+    assert!(offer("c"));
+    assert_eq!(queue.progress(), (1, true));
+    assert_eq!(queue.progress(), (0, false));
+    taken(&queue);
+    assert_eq!([offer("d"), offer("e"), offer("f")], [true, true, false]);
+    assert_eq!(queue.progress(), (1, true));
+    taken(&queue);
+    assert_eq!([offer("g"), offer("h")], [true, false]);
+    assert_eq!(queue.progress(), (1, true), "as many wait as may, and more came");
+}
+
+#[test]
 fn a_dispatcher_that_leaves_requests_is_called_again() {
     let queue = Queue::new(8, None, 0);
     let bell = Arc::new(Bell::default());
