@@ -3,12 +3,14 @@ this file.
 
     pressure.py                          ten storms of 5 s each: five minutes
     pressure.py --quick                  two storms
+    pressure.py --calm 3600              an hour at 0.8 of the capacity, in which nothing may be refused
 
 The application takes 2 ms of the processor for a request, so that the event loop is what cannot keep up. Its capacity
 is measured first, by clients that wait for each other. Then requests come by open loop: at 0.8 of the capacity
 ("calm"), and in storms of three times the capacity with 0.8 of it for 5 s after each. A client leaves after a second.
-A run without options is kept in results/pressure.json. Exit status: 0, or 1 if a storm did not end, because less than
-95 % of what was asked for 2 s after a storm was served.
+A run without options is kept in results/pressure.json, and a calm of an hour or more in results/pressure_calm.json.
+Exit status: 0, or 1 if a storm did not end, because less than 95 % of what was asked for 2 s after a storm was served;
+of a calm, if a request was refused or the log tells of pressure.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -34,6 +38,8 @@ from harness.processes import HOST, Process, free_port
 from harness.settings import FULL
 
 OUTPUT = results.DIRECTORY / "pressure.json"
+CALM_OUTPUT = results.DIRECTORY / "pressure_calm.json"
+HOUR = 3600.0
 STORMS, QUICK_STORMS = 10, 2
 CALM, STORM, AFTER = 20.0, 5.0, 5.0
 TIMES = 3.0
@@ -146,7 +152,39 @@ def back_after(phase: dict[str, Any]) -> float:
     return float(phase["seconds"])
 
 
-def measure(name: str, limit: str, storms: int, runtime: Path) -> Row:
+@dataclass(frozen=True)
+class Calm:
+    """A gateway at a load that it can serve."""
+
+    capacity: float
+    """Requests a second."""
+    seconds: float
+    due: int
+    good: int
+    refused: int
+    left: int
+    p50: float
+    """Milliseconds."""
+    p99: float
+    pressed: int
+    """Lines of the log that tell of pressure."""
+
+    @property
+    def is_false_alarm(self) -> bool:
+        return self.refused > 0 or self.pressed > 0
+
+
+@dataclass(frozen=True)
+class Started:
+    """A gateway with the application."""
+
+    process: Process
+    port: int
+    status: int
+
+
+@contextmanager
+def started(limit: str, runtime: Path) -> Iterator[Started]:
     port, status = free_port(), free_port()
     runtime.mkdir()
     file = runtime / "penstock.toml"
@@ -163,16 +201,39 @@ def measure(name: str, limit: str, storms: int, runtime: Path) -> Row:
     ]
     with Process(program, core=FULL.gateway_core, runtime=runtime) as process:
         process.wait_until_listening(port)
-        capacity = capacity_of(port)
+        yield Started(process, port, status)
+
+
+def measure(name: str, limit: str, storms: int, runtime: Path) -> Row:
+    with started(limit, runtime) as gateway:
+        capacity = capacity_of(gateway.port)
         command.say(f"{name}: {capacity:.0f} requests a second")
-        spent = [engine_seconds(process.pid)]
+        spent = [engine_seconds(gateway.process.pid)]
         phases = []
         for part in parts_of(capacity, storms):
-            phases += run_storm(port, part)
-            spent.append(engine_seconds(process.pid))
-        with urllib.request.urlopen(f"http://{HOST}:{status}/ready", timeout=10) as answer:
+            phases += run_storm(gateway.port, part)
+            spent.append(engine_seconds(gateway.process.pid))
+        with urllib.request.urlopen(f"http://{HOST}:{gateway.status}/ready", timeout=10) as answer:
             command.say(answer.read().decode())
     return row_of(name, capacity, phases, [after - before for before, after in pairwise(spent)])
+
+
+def measure_calm(limit: str, seconds: float, runtime: Path) -> Calm:
+    with started(limit, runtime) as gateway:
+        capacity = capacity_of(gateway.port)
+        (phase,) = run_storm(gateway.port, [(LOAD * capacity, seconds)])
+    told = (runtime / "stderr").read_text()
+    return Calm(
+        round(capacity, 1),
+        seconds,
+        phase["due"],
+        phase["good"],
+        phase["refused"],
+        phase["left"],
+        phase["good_ms"]["p50"],
+        phase["good_ms"]["p99"],
+        told.count("the application is pressed") + told.count("the engine is pressed"),
+    )
 
 
 def row_of(name: str, capacity: float, phases: list[dict[str, Any]], spent: list[float]) -> Row:
@@ -222,8 +283,16 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--calm", type=float, metavar="SECONDS", help="no storms, at 0.8 of the capacity")
     arguments = parser.parse_args()
     command.pin(FULL)
+    if arguments.calm:
+        with tempfile.TemporaryDirectory() as directory:
+            calm = measure_calm("0.1", arguments.calm, Path(directory) / "calm")
+        print(calm)
+        if arguments.calm >= HOUR:
+            results.publish(CALM_OUTPUT, [calm], method=METHOD)
+        return int(calm.is_false_alarm)
     storms = QUICK_STORMS if arguments.quick else STORMS
     with tempfile.TemporaryDirectory() as directory:
         rows = [
