@@ -22,6 +22,8 @@ use super::reports::Reports;
 use super::session::TlsSession;
 use super::sign::Sign;
 use crate::error::{Code, Result};
+#[cfg(not(loom))]
+use crate::pressure::Waits;
 use crate::stream::Stream;
 use crate::sync::{Arc, Mutex, lock};
 
@@ -71,7 +73,8 @@ struct State {
     expired: u64,
     /// The longest that a request has waited before it was taken, since that was asked.
     longest: Duration,
-    /// When it was last asked whether more wait: how many did, and how many had been taken and refused.
+    /// At the last reading: how many waited, and how many had been taken and refused.
+    #[cfg(not(loom))]
     seen: (usize, u64, u64),
     pace: Pace,
     sign: Sign,
@@ -150,6 +153,7 @@ impl Queue {
             withdrawn: 0,
             expired: 0,
             longest: Duration::ZERO,
+            #[cfg(not(loom))]
             seen: (0, 0, 0),
             pace: Pace::default(),
             sign: Sign::default(),
@@ -359,20 +363,15 @@ impl Queue {
         }
     }
 
-    /// How long a request has waited at most, since the last call; `None` once the queue is closed.
-    pub(crate) fn lateness(&self) -> Option<Duration> {
+    /// How requests have waited since the last call; `None` once the queue is closed.
+    #[cfg(not(loom))]
+    pub(crate) fn reading(&self) -> Option<Waits> {
         let mut state = lock(&self.state);
-        let waits = state.oldest();
-        let longest = std::mem::take(&mut state.longest).max(waits);
-        state.open.then_some(longest)
-    }
-
-    /// How many requests were taken since the last call, and whether yet more wait than then, or some found no room.
-    pub(crate) fn progress(&self) -> (u64, bool) {
-        let mut state = lock(&self.state);
+        let longest = std::mem::take(&mut state.longest).max(state.oldest());
         let now = (state.waiting.len(), state.taken, state.refused);
-        let before = std::mem::replace(&mut state.seen, now);
-        (now.1 - before.1, now.0 > before.0 || now.2 > before.2)
+        let (waiting, taken, refused) = std::mem::replace(&mut state.seen, now);
+        let have_grown = now.0 > waiting || now.2 > refused;
+        state.open.then_some(Waits { longest, taken: now.1 - taken, have_grown })
     }
 
     /// For how long a request would wait that came now, as far as can be told: not for less than the first has waited.

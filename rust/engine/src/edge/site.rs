@@ -26,7 +26,7 @@ use crate::inspect::Counts;
 use crate::net::http2::Excess;
 use crate::net::{Demand, Life, Question, StallClock, chance};
 use crate::pool::CLASSES;
-use crate::pressure::{Pressure, Waits};
+use crate::pressure::Pressure;
 use crate::runtime::Threads;
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::Incoming;
@@ -220,8 +220,7 @@ impl Site {
         let pressure = self.pressure();
         if let Some(queue) = self.app.clone() {
             pressure.watch(move |refused| {
-                let (taken, have_grown) = queue.progress();
-                let waits = queue.lateness().map(|longest| Waits { longest, taken, have_grown });
+                let waits = queue.reading();
                 if let Some(limit) = refused {
                     queue.shed(limit);
                 }

@@ -180,7 +180,7 @@ pub(crate) struct Waits {
     pub(crate) longest: Duration,
     /// How many were taken.
     pub(crate) taken: u64,
-    /// Yet more wait than before.
+    /// More wait than before, or some found no room.
     pub(crate) have_grown: bool,
 }
 
