@@ -59,6 +59,7 @@ class Load:
                 (self._plain_to_tls, 1.0),
                 (self._http2, 0.5),
                 (self._plain, 0.05),
+                (self._slow, 0.05),
             ]
             tasks = [asyncio.create_task(self._repeat(*kind)) for kind in kinds]
             try:
@@ -175,3 +176,13 @@ class Load:
         path = f"/vod/{int(self._chance.expovariate(1 / 10))}"
         async with self._client.get(f"http://127.0.0.1:{self.plain}{path}") as response:
             await response.read()
+
+    async def _slow(self) -> None:
+        """A client that sets the pace: of the others the kernel may not be able to tell how much they could take."""
+        client = await RawClient.connect(self.plain, receive_buffer=16 * 1024)
+        try:
+            for _ in range(8):
+                await client.get("/vod/297")
+                await client.body(await client.head())
+        finally:
+            client.abort()
