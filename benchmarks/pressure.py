@@ -44,6 +44,8 @@ STORMS, QUICK_STORMS = 10, 2
 CALM, STORM, AFTER = 20.0, 5.0, 5.0
 TIMES = 3.0
 LOAD = 0.8
+LIMIT = "0.1"
+"""`edge.overload_after` with shedding, in seconds."""
 CLIENTS = 4
 """That wait for each other, to measure the capacity."""
 SLOTS_IN_TWO_SECONDS = 20
@@ -288,7 +290,7 @@ def main() -> int:
     command.pin(FULL)
     if arguments.calm:
         with tempfile.TemporaryDirectory() as directory:
-            calm = measure_calm("0.1", arguments.calm, Path(directory) / "calm")
+            calm = measure_calm(LIMIT, arguments.calm, Path(directory) / "calm")
         print(calm)
         if arguments.calm >= HOUR:
             results.publish(CALM_OUTPUT, [calm], method=METHOD)
@@ -297,7 +299,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         rows = [
             measure(name, limit, storms, Path(directory) / name)
-            for name, limit in (("shedding", "0.1"), ("without", "false"))
+            for name, limit in (("shedding", LIMIT), ("without", "false"))
         ]
     for name in Row.__dataclass_fields__:
         if name != "storms":

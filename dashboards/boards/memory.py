@@ -152,8 +152,16 @@ PAGE = Page(
                     "docs/concepts/memory.md has each reason.",
                     "Bps",
                     (rate("copied_bytes_total", "reason"), "{{reason}}"),
-                    width=12,
+                    width=8,
                     stacked=True,
+                ),
+                graph(
+                    "Bytes moved by the kernel",
+                    "Of large bodies that go from an origin to a client in plain and are not stored or looked at: no copy, "
+                    "and no memory of the pool. None at all means that a sandbox forbids splice, or that TLS ends here.",
+                    "Bps",
+                    (rate("spliced_bytes_total", "instance"), "{{instance}}"),
+                    width=8,
                 ),
                 graph(
                     "Tasks",
@@ -161,7 +169,7 @@ PAGE = Page(
                     "report it.",
                     "short",
                     (total("engine_tasks", "instance"), "{{instance}} tasks"),
-                    width=12,
+                    width=8,
                 ),
             ),
         ),

@@ -183,6 +183,8 @@ class EngineStats:
     """Streams whose consumer has neither seen the end nor left; a streamed request body counts too."""
     bytes_received: int
     """Payload bytes read from origins, files and pipes, and request bodies sent up."""
+    bytes_spliced: int
+    """Those of them that the kernel moved from the origin's socket to the client's, without a copy."""
     wakeups: int
     """Times that an event loop was woken; one wake-up can bring many frames of many streams."""
     origins: dict[str, OriginStats]

@@ -339,6 +339,7 @@ impl Engine {
                 requests: self.requests.load(Ordering::Relaxed),
                 streams: self.meter.live(),
                 bytes_received: self.meter.bytes(),
+                bytes_spliced: self.meter.spliced(),
                 wakeups,
                 origins: origin_stats(py, &self.origins)?,
                 pool: pool_stats(py, &self.pool)?,

@@ -209,6 +209,8 @@ impl Frame {
         }
     }
 
+    /// # Safety
+    /// CPython calls it, with a view that is its own to be filled.
     #[expect(unsafe_code, reason = "the signature of the buffer protocol's slot")]
     unsafe fn __getbuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let mut state = lock(&slf.get().state);
@@ -227,6 +229,8 @@ impl Frame {
         Ok(())
     }
 
+    /// # Safety
+    /// CPython calls it, once for each view that `__getbuffer__` has filled.
     #[expect(unsafe_code, reason = "the signature of the buffer protocol's slot")]
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
         lock(&self.state).exports -= 1;

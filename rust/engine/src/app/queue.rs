@@ -210,12 +210,9 @@ impl Queue {
             return;
         }
         let previous = state.dispatcher.replace(dispatcher);
-        let woken = state.dispatcher.as_ref().filter(|_| !state.waiting.is_empty()).cloned();
         drop(state);
         drop(previous);
-        if let Some(dispatcher) = woken {
-            dispatcher.dispatch();
-        }
+        self.call();
     }
 
     /// Whether the application in this process takes the requests.

@@ -37,6 +37,8 @@ pub(super) fn write(pool: &Pool, meter: &Meter, out: &mut Exposition) {
     out.counter("penstock_streams_started_total", "Streams begun.").sample(&[], meter.started());
     let help = "Payload bytes read from origins, files and pipes, and of request bodies.";
     out.counter("penstock_payload_bytes_total", help).sample(&[], meter.bytes());
+    let help = "Those of them that the kernel moved from the origin's socket to the client's, without a copy (splice).";
+    out.counter("penstock_spliced_bytes_total", help).sample(&[], meter.spliced());
     let relays = meter.relays();
     out.counter("penstock_event_heartbeats_total", "Comments sent while an event stream was quiet.")
         .sample(&[], relays.heartbeats);

@@ -564,5 +564,6 @@ impl Drop for Inner {
     }
 }
 
+mod splice;
 #[cfg(test)]
 mod tests;

@@ -13,6 +13,7 @@ pub(crate) mod http2;
 mod in_flight;
 mod outgoing;
 mod piece;
+mod pipe;
 mod reader;
 mod records;
 #[cfg(test)]
@@ -31,6 +32,7 @@ pub(crate) use filing::Filing;
 pub use in_flight::InFlight;
 pub(crate) use outgoing::{Fault, Outgoing, Source, Supply};
 pub(crate) use piece::{Lease, Payload, Piece};
+pub(crate) use pipe::{Piped, Pipes};
 pub(crate) use reader::{Read, Reader};
 pub(crate) use records::{RecordPlace, Records};
 pub(crate) use socket::{DetachedSocket, Socket};

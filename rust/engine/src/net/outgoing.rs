@@ -8,9 +8,10 @@ use std::num::NonZeroUsize;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::{Connection, Life, Payload, Piece, Stop, WriteBuffer};
+use super::{Connection, Life, Payload, Piece, Piped, Pipes, Stop, WriteBuffer};
 use crate::error::{Code, Error, Result};
 use crate::stream::Stream;
+use crate::sync::Arc;
 use crate::takeover::streams::Resting;
 use crate::wire::{BodyFraming, LAST_CHUNK, encode_chunk_head, encode_last_chunk};
 
@@ -19,6 +20,16 @@ pub(crate) trait Source: Send {
     /// The next bytes, or the end of the body; the task of `context` is woken when there may be more. `held` is what those
     /// before take that have not been sent, of a window if there is one: beyond it comes `WINDOW_HELD`.
     fn poll_next(&mut self, context: &mut Context<'_>, held: usize) -> Poll<Option<Result<Payload>>>;
+
+    /// Whether the next bytes need not be seen, and are many: [`Source::poll_spliced`] gives them.
+    fn splices(&self) -> bool {
+        false
+    }
+
+    /// The next bytes, in one of `pipes`. `None`: they come by [`Source::poll_next`], which tells of an error and of the end.
+    fn poll_spliced(&mut self, _: &mut Context<'_>, _pipes: &Arc<Pipes>) -> Poll<Option<Piped>> {
+        Poll::Ready(None)
+    }
 
     /// Does what is to be done although none is asked for.
     fn attend(&mut self, _: &mut Context<'_>) {}
@@ -83,6 +94,16 @@ impl Supply {
             Self::Stream(stream) => stream.poll_next(context).map_ok(Payload::Charged),
             Self::Source(source) => source.poll_next(context, held),
         }
+    }
+
+    /// As [`Source::splices`].
+    fn splices(&self) -> bool {
+        matches!(self, Self::Source(source) if source.splices())
+    }
+
+    /// As [`Source::poll_spliced`].
+    fn poll_spliced(&mut self, context: &mut Context<'_>, pipes: &Arc<Pipes>) -> Poll<Option<Piped>> {
+        if let Self::Source(source) = self { source.poll_spliced(context, pipes) } else { Poll::Ready(None) }
     }
 
     /// As [`Source::attend`].
@@ -214,6 +235,8 @@ pub(crate) struct Outgoing {
     wrong_length: Code,
     /// The fields after a body are sent too, if it is framed here as chunks.
     passes_trailers: bool,
+    /// For a body that need not be seen.
+    pipes: Option<Arc<Pipes>>,
 }
 
 impl Outgoing {
@@ -232,12 +255,18 @@ impl Outgoing {
             aside_told: 0,
             wrong_length,
             passes_trailers: false,
+            pipes: None,
         }
     }
 
     /// The fields after the body are sent too. Only for a receiver that takes them (RFC 9110, section 6.5.1).
     pub(crate) fn pass_trailers(&mut self) {
         self.passes_trailers = true;
+    }
+
+    /// What of a body of known length need not be seen goes by `pipes`. Only for a connection that can move.
+    pub(crate) fn splice_by(&mut self, pipes: &Arc<Pipes>) {
+        self.pipes = Some(Arc::clone(pipes));
     }
 
     /// Gives signs of `life` from now on.
@@ -455,6 +484,21 @@ impl Outgoing {
                 supply.attend(context);
                 return Ok(Fill::Full);
             }
+            if let Some(pipes) = self.pipes.as_ref().filter(|_| supply.splices()) {
+                // One after the other, so that few pipes are in use.
+                if self.buffer.has_payload() {
+                    supply.attend(context);
+                    return Ok(Fill::Full);
+                }
+                match supply.poll_spliced(context, pipes) {
+                    Poll::Ready(Some(piped)) => {
+                        self.enqueue_piped(piped)?;
+                        continue;
+                    }
+                    Poll::Ready(None) => {}
+                    Poll::Pending => return Ok(Fill::Dry),
+                }
+            }
             let Poll::Ready(next) = supply.poll_next(context, self.buffer.held()) else {
                 return Ok(Fill::Dry);
             };
@@ -485,6 +529,17 @@ impl Outgoing {
             }
             Some(_) | None => self.buffer.push(Piece::Payload(payload)),
         }
+        Ok(())
+    }
+
+    fn enqueue_piped(&mut self, piped: Piped) -> Result<()> {
+        let too_long = wrong_length(self.wrong_length, "longer");
+        let Some(Body { framing: BodyFraming::Length(rest), .. }) = &mut self.body else {
+            return Err(too_long());
+        };
+        *rest = rest.checked_sub(piped.len() as u64).ok_or_else(too_long)?;
+        self.payload += piped.len() as u64;
+        self.buffer.push(Piece::Piped(piped));
         Ok(())
     }
 

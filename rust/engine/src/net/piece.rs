@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
+use super::pipe::Piped;
 use crate::error;
 use crate::pool::{Pool, Purpose, Slice};
 use crate::stream::{Delivery, charge};
@@ -27,6 +28,8 @@ pub(crate) enum Piece {
     Mark(&'static [u8]),
     /// Of a body.
     Payload(Payload),
+    /// Of a body, and in a pipe.
+    Piped(Piped),
     /// Of an owner that is told by its drop that it is no longer needed.
     Foreign(Box<dyn AsRef<[u8]> + Send + Sync>),
 }
@@ -73,7 +76,7 @@ impl Deref for Payload {
 }
 
 impl Piece {
-    /// The bytes, in order.
+    /// The bytes, in order. A pipe shows none.
     pub(super) fn parts(&self) -> [&[u8]; PARTS_OF_PIECE] {
         match self {
             Self::Bytes(bytes) => [bytes, &[], &[]],
@@ -81,6 +84,7 @@ impl Piece {
             Self::Chunk(head, payload) => [head, payload, CHUNK_END],
             Self::Mark(bytes) => [bytes, &[], &[]],
             Self::Payload(payload) => [payload, &[], &[]],
+            Self::Piped(_) => [&[]; PARTS_OF_PIECE],
             Self::Foreign(bytes) => [(**bytes).as_ref(), &[], &[]],
         }
     }
@@ -94,12 +98,15 @@ impl Piece {
     pub(super) fn charge(&self) -> usize {
         match self {
             Self::Chunk(_, payload) | Self::Payload(payload) => charge(payload.len()),
-            Self::Bytes(_) | Self::Shared(_) | Self::Mark(_) | Self::Foreign(_) => 0,
+            Self::Bytes(_) | Self::Shared(_) | Self::Mark(_) | Self::Piped(_) | Self::Foreign(_) => 0,
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.parts().iter().map(|part| part.len()).sum()
+        match self {
+            Self::Piped(piped) => piped.len(),
+            _ => self.parts().iter().map(|part| part.len()).sum(),
+        }
     }
 }
 

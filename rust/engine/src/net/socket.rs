@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::net::SendFlags;
@@ -13,6 +13,7 @@ use socket2::{Domain, SockRef};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
+use super::pipe::Piped;
 #[cfg(test)]
 use super::simulated;
 use crate::sys::descriptor::{self, is_writable};
@@ -115,6 +116,30 @@ impl Socket {
             Self::Simulated(end) => return end.receive_vectored(parts),
         };
         read
+    }
+
+    /// Has the kernel move what has come into `piped`, once, and `most` bytes at most: 0 is the end. As a poll that has been ready it
+    /// finds nothing now and then, which is `WouldBlock`. Of TCP alone.
+    pub(super) fn splice_into(&self, piped: &mut Piped, most: usize) -> io::Result<usize> {
+        let Self::Tcp(stream) = self else { return Err(io::ErrorKind::Unsupported.into()) };
+        stream.try_io(Interest::READABLE, || piped.fill(stream, most))
+    }
+
+    /// Has the kernel move what the socket takes of `piped`. Of TCP alone.
+    pub(super) fn poll_splice_from(
+        &self,
+        context: &mut Context<'_>,
+        piped: &mut Piped,
+    ) -> Poll<io::Result<usize>> {
+        let Self::Tcp(stream) = self else { return Poll::Ready(Err(io::ErrorKind::Unsupported.into())) };
+        loop {
+            ready!(stream.poll_write_ready(context))?;
+            match stream.try_io(Interest::WRITABLE, || piped.drain(stream)) {
+                // The runtime waits now.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                moved => return Poll::Ready(moved),
+            }
+        }
     }
 
     pub(crate) fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -120,6 +120,12 @@ impl WriteBuffer {
         self.pieces.is_empty() && self.lent.as_ref().is_none_or(|lent| lent.is_returned())
     }
 
+    /// Whether some of a body waits to be written.
+    pub(crate) fn has_payload(&self) -> bool {
+        let is_payload = |piece| matches!(piece, &Piece::Payload(_) | &Piece::Chunk(..) | &Piece::Piped(_));
+        self.pieces.iter().any(is_payload)
+    }
+
     /// What takes room in the window of the body.
     pub(crate) fn held(&self) -> usize {
         self.held + self.lent.as_ref().map_or(0, |lent| lent.charge())
@@ -151,6 +157,12 @@ impl WriteBuffer {
     ) -> Poll<Result<usize, Stop>> {
         if connection.is_channel() {
             return self.poll_lend(context, connection);
+        }
+        if let Some(Piece::Piped(piped)) = self.pieces.front_mut() {
+            let moved = connection.poll_splice_from(context, piped);
+            let taken = ready!(self.poll_socket(context, connection, moved))?;
+            self.advance(taken);
+            return Poll::Ready(Ok(taken));
         }
         // One piece is what an event is, and needs no long list.
         let write = if self.pieces.len() == 1 {
@@ -188,7 +200,7 @@ impl WriteBuffer {
         let mut count = 0;
         let mut written = self.written;
         // Two loops: as one iterator the compiler may call a function for each part, empty or not.
-        for piece in &self.pieces {
+        for piece in self.pieces.iter().take_while(|piece| !matches!(piece, Piece::Piped(_))) {
             for part in piece.parts() {
                 let passed = written.min(part.len());
                 written -= passed;

@@ -4,6 +4,7 @@
 //! the connection breaks. It is polled by hand, while the rest of an exchange is async: this is the path of each event and
 //! each read.
 
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::task::{Context, Poll, ready};
@@ -18,7 +19,7 @@ use super::place::Lease;
 use super::upload::{Progress, Upload};
 use crate::clock;
 use crate::error::{Code, Error, Result};
-use crate::net::{Read, Reader, Socket, Unrest};
+use crate::net::{Peer, Piped, Read, Reader, Socket, Unrest};
 use crate::pool::Slice;
 use crate::relay::is_event_stream;
 use crate::stream::reading::ReadSize;
@@ -28,6 +29,16 @@ use crate::wire::{BodyFraming, Decoder};
 /// Bytes that a body may read before other streams of the thread get their turn: some 0.15 ms of copies from the
 /// kernel, while a turn costs a microsecond. The runtime's own budget of 128 operations would be 16 MiB.
 const TURN: usize = 512 * 1024;
+
+/// Of a body that has so much left, the kernel moves the rest: of less, the copies cost no more than the calls that this takes
+/// besides.
+const SPLICED_FROM: u64 = 128 * 1024;
+
+/// What less than this was moved of costs more calls than the copies would. Arbitrary.
+const WORTH_SPLICING: usize = 16 * 1024;
+
+/// After so many reads in a row that were not worth moving, the rest is copied: one is the end of a burst.
+const MOST_LITTLE: u8 = 2;
 
 /// The body of a response. Dropping it before its end closes the connection.
 #[derive(Debug)]
@@ -43,6 +54,8 @@ pub(super) struct Arriving {
     turn: usize,
     /// The last read brought less than was offered, so it emptied the socket.
     dry: bool,
+    /// Once the kernel has moved some of it: how many times in a row now that was little.
+    little: Option<u8>,
     body: BodyFraming,
     /// Whether the connection may serve again after the body.
     keep: bool,
@@ -91,6 +104,7 @@ impl Arriving {
             is_tunnel,
             turn: 0,
             dry: false,
+            little: None,
             body,
             keep,
             progress,
@@ -267,6 +281,41 @@ impl Arriving {
             Read::End { clean } => self.end(clean).map(|()| Came::End),
             Read::Nothing => Ok(Came::Nothing),
         })
+    }
+
+    /// Whether the kernel may move what comes next.
+    pub(super) fn splices(&self) -> bool {
+        let BodyFraming::Length(_) = self.body else { return false };
+        let least = if self.little.is_some() { 1 } else { SPLICED_FROM };
+        self.decoder.remaining().is_some_and(|bytes| bytes >= least)
+            && self.little < Some(MOST_LITTLE)
+            && self.lease.connection().can_splice()
+    }
+
+    /// Has the kernel move what has come into `piped`, once.
+    ///
+    /// # Errors
+    /// As [`Arriving::poll_read`]. Nothing was moved.
+    pub(super) fn splice(&mut self, piped: &mut Piped) -> Result<Came> {
+        let most = self.decoder.remaining().map_or(0, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let connection = self.lease.connection();
+        let count = match connection.splice_into(piped, most) {
+            Ok(0) => return self.end(true).map(|()| Came::End),
+            Ok(count) => count,
+            // It finds the socket empty, or the kernel cannot: then there are no pipes from now on.
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Unsupported) => {
+                return Ok(Came::Nothing);
+            }
+            Err(error) => return Err(Peer::Origin.broken(&error)),
+        };
+        // What comes with the head of the next response is copied, and that should be little.
+        connection.note_head(0, 0);
+        self.lease.place().tally.received(count);
+        self.decoder.pass(count);
+        self.turn += count;
+        self.dry = false;
+        self.little = Some(if count < WORTH_SPLICING { self.little.unwrap_or(0) + 1 } else { 0 });
+        Ok(Came::Bytes)
     }
 
     fn end(&self, clean: bool) -> Result<()> {

@@ -11,6 +11,7 @@ use super::arriving::{Arriving, Came};
 use super::upstream::Turn;
 use super::upstream::resume::{Resume, Resumed};
 use crate::error::{Error, Result};
+use crate::net::Piped;
 use crate::pool::Slice;
 use crate::stream::{Ending, Feed};
 use crate::wire::BodyFraming;
@@ -166,6 +167,32 @@ impl Body {
         // The end of a connection ends a part only if the framing says so.
         let is_end = arriving.is_done() || matches!(read, Ok(Came::End));
         Poll::Ready(counted.end(read, is_end))
+    }
+
+    /// As [`Arriving::splices`].
+    pub(super) fn splices(&self) -> bool {
+        !self.has_rest() && self.arriving.splices()
+    }
+
+    /// As [`Arriving::splice`].
+    ///
+    /// # Errors
+    /// The error after what was moved, unless the rest is requested elsewhere.
+    pub(super) fn splice(&mut self, piped: &mut Piped) -> Result<Came> {
+        let Self { arriving, followed } = self;
+        let moved = arriving.splice(piped);
+        let Some(followed) = followed else { return moved };
+        let counted = match &mut followed.resume {
+            Some(resume) => moved.and_then(|came| {
+                resume.advance(piped.len())?;
+                if arriving.is_done() || came == Came::End {
+                    resume.end()?;
+                }
+                Ok(came)
+            }),
+            None => moved,
+        };
+        counted.or_else(|error| self.recover(error).map(|()| Came::Nothing))
     }
 
     fn has_rest(&self) -> bool {

@@ -14,6 +14,7 @@ use super::tally::{NAMED_ORIGINS, OriginSums, Tally};
 use super::tls::Tls;
 use crate::counters::ByName;
 use crate::error::Result;
+use crate::net::Pipes;
 use crate::pool::Pool;
 use crate::pressure::Pressure;
 use crate::stream::ReadSizes;
@@ -31,6 +32,8 @@ pub struct Origins {
     pub(super) notices: Plain<Notices>,
     http2: Plain<Http2Origins>,
     pressure: Plain<Pressure>,
+    /// By which the bodies of origins get to clients without a copy.
+    pub(crate) pipes: Arc<Pipes>,
     places: Mutex<Places>,
 }
 
@@ -58,8 +61,8 @@ impl Origins {
         http2: Plain<Http2Origins>,
     ) -> Self {
         let places = Mutex::new(Places::new());
-        let pressure = Plain::default();
-        Self { pool: pool.clone(), limits, reads, tls, notices, http2, pressure, places }
+        let (pressure, pipes) = (Plain::default(), Arc::default());
+        Self { pool: pool.clone(), limits, reads, tls, notices, http2, pressure, pipes, places }
     }
 
     /// These belong to an engine that is under `pressure` at times.

@@ -11,9 +11,10 @@ use super::body::Body;
 use super::limits::Deadline;
 use crate::error::{Code, Error, Result};
 use crate::framing::{Cutter, Framing};
-use crate::net::{Payload, Source};
+use crate::net::{Payload, Piped, Pipes, Source};
 use crate::pool::{Purpose, Slice};
 use crate::stream::{Allowance, Ending};
+use crate::sync::Arc;
 use crate::takeover::streams::Resting;
 use crate::wire::BodyFraming;
 
@@ -108,6 +109,36 @@ impl Source for Relayed {
                 Err(error) => self.fail(error),
             }
         }
+    }
+
+    fn splices(&self) -> bool {
+        matches!(&self.state, State::Coming(body) if self.cutter.is_raw() && self.cutter.pending() == 0 && body.splices())
+    }
+
+    fn poll_spliced(&mut self, context: &mut Context<'_>, pipes: &Arc<Pipes>) -> Poll<Option<Piped>> {
+        self.attend(context);
+        while self.splices() {
+            let State::Coming(body) = &mut self.state else { break };
+            if let Err(error) = ready!(body.poll_readable(context)) {
+                self.fail(error);
+                break;
+            }
+            // The rest may have been asked for elsewhere meanwhile.
+            if !body.splices() {
+                break;
+            }
+            let Some(mut moved) = Pipes::take(pipes) else { break };
+            match body.splice(&mut moved) {
+                Ok(Came::Bytes) => {
+                    self.allowance.count_spliced(moved.len());
+                    return Poll::Ready(Some(moved));
+                }
+                Ok(Came::Nothing) => {}
+                Ok(Came::End) => self.finish(),
+                Err(error) => self.fail(error),
+            }
+        }
+        Poll::Ready(None)
     }
 
     fn attend(&mut self, context: &mut Context<'_>) {

@@ -1,9 +1,9 @@
 //! A stored response on its way to one client: its head as of now, and its body at the client's own speed.
 
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::task::{Context, Poll};
+use std::vec;
 
 use super::object::{Object, Reader};
 use super::slices::{SliceReader, Slices};
@@ -28,7 +28,9 @@ pub(crate) struct Delivery {
     /// Further fields.
     added: Fields,
     pub(crate) body: BodyFraming,
-    parts: VecDeque<Part>,
+    /// The part that is sent, and those after it. Most bodies have one, which then takes no memory of its own.
+    part: Option<Part>,
+    parts: vec::IntoIter<Part>,
     ending: Ending,
 }
 
@@ -66,7 +68,8 @@ impl Delivery {
             // Room for the fields that most responses get.
             added: Fields::with_capacity(4, 128),
             body: BodyFraming::Empty,
-            parts: VecDeque::new(),
+            part: None,
+            parts: vec::IntoIter::default(),
             ending: Ending::default(),
             object,
         };
@@ -82,7 +85,7 @@ impl Delivery {
         }
         delivery.add_cache_fields(&status, name, now);
         if method == "HEAD" || has_no_body(delivery.status) {
-            delivery.parts.clear();
+            delivery.put_parts(Vec::new());
             delivery.body = BodyFraming::Empty;
         }
         if delivery.object.is_in_parts() {
@@ -109,6 +112,11 @@ impl Delivery {
         }
     }
 
+    fn put_parts(&mut self, parts: Vec<Part>) {
+        self.parts = parts.into_iter();
+        self.part = self.parts.next();
+    }
+
     fn send_all(&mut self, slices: Option<&Arc<Slices>>) {
         let length = self.length();
         // A response that was joined from parts, or came in chunks, has no Content-Length.
@@ -117,7 +125,7 @@ impl Delivery {
             self.added.write(b"Content-Length", length);
         }
         self.body = length.map_or(BodyFraming::UntilClose, BodyFraming::Length);
-        self.parts.push_back(self.read(None, slices));
+        self.part = Some(self.read(None, slices));
     }
 
     /// A 206 (RFC 9110, section 15.3.7).
@@ -126,7 +134,7 @@ impl Delivery {
         let mut fields = without(self.own_fields(), &["content-length", "content-range"]);
         let total = if let ([span], _) | ([span, ..], None) = (spans, length) {
             fields.push(b"Content-Range", ContentRange { span: Some(*span), length }.to_text().as_bytes());
-            self.parts.push_back(self.read(Some(*span), slices));
+            self.part = Some(self.read(Some(*span), slices));
             span.len()
         } else {
             let is_type = |(name, _): &(&[u8], &[u8])| is_one_of(name, &["content-type"]);
@@ -136,11 +144,12 @@ impl Delivery {
             let multipart = Multipart::of(spans, length, content_type.as_deref(), &boundary);
             fields = without(&fields, &["content-type"]);
             fields.write(b"Content-Type", format_args!("multipart/byteranges; boundary={boundary}"));
+            let mut parts = Vec::with_capacity(2 * spans.len() + 1);
             for (head, span) in multipart.heads.into_iter().zip(spans) {
-                let part = self.read(Some(*span), slices);
-                self.parts.extend([Part::Text(head), part]);
+                parts.extend([Part::Text(head), self.read(Some(*span), slices)]);
             }
-            self.parts.push_back(Part::Text(multipart.tail));
+            parts.push(Part::Text(multipart.tail));
+            self.put_parts(parts);
             multipart.length
         };
         fields.write(b"Content-Length", total);
@@ -209,25 +218,23 @@ impl Delivery {
 impl Source for Delivery {
     fn poll_next(&mut self, context: &mut Context<'_>, held: usize) -> Poll<Option<Result<Payload>>> {
         let _doing = doing(Work::Cache);
-        while let Some(part) = self.parts.front_mut() {
-            match part {
+        while let Some(part) = &mut self.part {
+            let next = match part {
                 Part::Text(text) => {
                     let text = std::mem::take(text);
-                    self.parts.pop_front();
+                    self.part = self.parts.next();
                     return Poll::Ready(Some(Ok(Payload::Text(text))));
                 }
-                Part::Bytes(reader) => match reader.poll_next(context) {
-                    Poll::Ready(None) => {
-                        self.ending = reader.ending();
-                        self.parts.pop_front();
-                    }
-                    other => return other.map(|next| next.map(|slice| slice.map(Payload::Kept))),
-                },
-                Part::Slices(reader) => match reader.poll_next(context, held) {
-                    Poll::Ready(None) => drop(self.parts.pop_front()),
-                    other => return other.map(|next| next.map(|slice| slice.map(Payload::Kept))),
-                },
+                Part::Bytes(reader) => reader.poll_next(context),
+                Part::Slices(reader) => reader.poll_next(context, held),
+            };
+            if !matches!(next, Poll::Ready(None)) {
+                return next.map(|next| next.map(|slice| slice.map(Payload::Kept)));
             }
+            if let Part::Bytes(reader) = part {
+                self.ending = reader.ending();
+            }
+            self.part = self.parts.next();
         }
         Poll::Ready(None)
     }

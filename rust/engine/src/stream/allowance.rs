@@ -47,6 +47,12 @@ impl Allowance {
         self.meter.received(bytes);
     }
 
+    /// Counts bytes that the kernel has moved, and that were not read.
+    pub(crate) fn count_spliced(&self, bytes: usize) {
+        self.count(bytes);
+        self.meter.moved(bytes);
+    }
+
     /// The pool that holds the bytes.
     pub(crate) fn pool(&self) -> &Pool {
         &self.pool

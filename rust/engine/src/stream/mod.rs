@@ -68,6 +68,7 @@ pub struct Meter {
     live: AtomicUsize,
     started: AtomicU64,
     bytes: AtomicU64,
+    spliced: AtomicU64,
     heartbeats: AtomicU64,
     idle: AtomicU64,
     told: AtomicU64,
@@ -107,6 +108,11 @@ impl Meter {
     /// Payload bytes so far.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Those of them that the kernel has moved, and that were not read.
+    pub fn spliced(&self) -> u64 {
+        self.spliced.load(Ordering::Relaxed)
     }
 
     fn opened(&self) {
@@ -150,6 +156,10 @@ impl Meter {
     /// A client gets a failure as an event.
     pub(crate) fn told_failure(&self) {
         self.told.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn moved(&self, bytes: usize) {
+        self.spliced.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// A body is read on after its client has left.

@@ -200,6 +200,11 @@ impl Cutter {
         self.frame.map_or_else(|| self.unmerged(), |frame| frame.length - frame.trimmed)
     }
 
+    /// Whether every slice is a frame.
+    pub fn is_raw(&self) -> bool {
+        self.framer.is_none() && self.failed.is_none()
+    }
+
     /// Bytes pushed that no frame has taken.
     pub fn pending(&self) -> usize {
         self.pending

@@ -85,6 +85,13 @@ impl Decoder {
         Ok(behind)
     }
 
+    /// Passes over bytes of a body of [`BodyFraming::Length`] that were moved and not read: no more than remain.
+    pub fn pass(&mut self, bytes: usize) {
+        if let State::Length { remaining, .. } = &mut self.state {
+            *remaining = remaining.saturating_sub(bytes as u64);
+        }
+    }
+
     /// Whether the body has ended as its framing says, without an error. Never for [`BodyFraming::UntilClose`].
     pub fn is_done(&self) -> bool {
         match &self.state {

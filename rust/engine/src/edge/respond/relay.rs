@@ -141,16 +141,27 @@ async fn attempt(
             progress.add_interim(CONTINUE.len());
             outgoing.push(Piece::Mark(CONTINUE));
         }
-        let (is_events, left) = if is_hit {
-            (false, None)
-        } else {
-            // On the heap: a body may come for hours when its head has come.
-            match boxed(|| begin(task, relay, upload, outgoing)).await? {
-                Begun::Body { is_events, left } => (is_events, left),
-                Begun::Sent => return Ok(()),
+        let (mut is_hit, mut body) = (is_hit, Some(upload));
+        loop {
+            let sent = async {
+                let (is_events, left) = if std::mem::take(&mut is_hit) {
+                    (false, None)
+                } else {
+                    // A request that what is stored may answer has no body.
+                    let body = body.take().unwrap_or(RequestBody::None);
+                    // On the heap: a body may come for hours when its head has come.
+                    match boxed(|| begin(task, relay, body, outgoing)).await? {
+                        Begun::Body { is_events, left } => (is_events, left),
+                        Begun::Sent => return Ok(()),
+                    }
+                };
+                send(task, relay.leave(Some(is_events)), is_events, left, outgoing, |_| {}).await
+            };
+            match sent.await {
+                Err(error) if task.may_ask_again(&error, outgoing) => {}
+                sent => return sent,
             }
-        };
-        send(task, relay.leave(Some(is_events)), is_events, left, outgoing, |_| {}).await
+        }
     };
     let listen = pin!(inbound.listen(framing, most, feed));
     let result = if let Some(gate) = task.gate {
@@ -237,7 +248,7 @@ enum Begun {
     Sent,
 }
 
-/// Relays the origin's response, up to its body; what is answered by way of a cache, to its end. The sending of the
+/// Relays the origin's response, up to its body; what an origin sends by way of a cache, to its end. The sending of the
 /// body, for hours perhaps, keeps none of this state.
 ///
 /// # Errors
@@ -246,23 +257,11 @@ enum Begun {
 /// # Cancellation
 /// The origin's connection is closed.
 async fn begin(task: &Task<'_>, relay: &Relay, body: RequestBody, outgoing: &mut Outgoing) -> Result<Begun> {
-    let Some(caching) = relay
-        .spec()
-        .caching
-        .as_ref()
-        .filter(|_| !task.is_tunnel && task.call.is_none() && task.moved.is_none())
-    else {
-        return begin_body(task, relay, body, outgoing).await;
-    };
-    let mut body = Some(body);
-    loop {
-        // A request that what is stored may answer has no body.
-        let body = body.take().unwrap_or(RequestBody::None);
+    let goes_by = !task.is_tunnel && task.call.is_none() && task.moved.is_none();
+    match relay.spec().caching.as_ref().filter(|_| goes_by) {
         // On the heap, so that a relay without a cache does not pay for its state.
-        match boxed(|| relay_by_cache(task, relay, caching, body, outgoing)).await {
-            Err(error) if task.may_ask_again(&error, outgoing) => {}
-            result => return result,
-        }
+        Some(caching) => boxed(|| relay_by_cache(task, relay, caching, body, outgoing)).await,
+        None => begin_body(task, relay, body, outgoing).await,
     }
 }
 
@@ -351,6 +350,9 @@ async fn put_body(
         None => supply,
     };
     outgoing.attach(task.supply(relay, supply, is_events, inspector), framing);
+    if matches!(framing, BodyFraming::Length(_)) && task.client.connection.can_splice() {
+        outgoing.splice_by(&task.site.supplies.origins[task.thread].pipes);
+    }
     at_once(|context| task.prime(context, outgoing)).await?;
     Ok(is_events)
 }
@@ -404,8 +406,7 @@ async fn relay_by_cache(
         Some(Found::Stored(delivery)) => {
             drop(stream);
             at_once(|context| task.begin_stored(context, relay, delivery, outgoing)).await?;
-            send(task, relay.leave(Some(false)), false, left, outgoing, |_| {}).await?;
-            return Ok(Begun::Sent);
+            return Ok(Begun::Body { is_events: false, left });
         }
         Some(Found::Passed(passed)) => {
             let (head, body) = *passed;

@@ -1,8 +1,8 @@
 //! Reads the bytes of a response part by part, if all of them can be read now.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::task::{Context, Poll};
+use std::vec;
 
 use super::{Bytes, Object, Part};
 use crate::error::{Code, Result};
@@ -16,7 +16,9 @@ use crate::wire::Span;
 /// Reads bytes in order.
 #[derive(Debug)]
 pub(in super::super) struct Reader {
-    readers: VecDeque<One>,
+    /// What is read, and what comes after it. Most responses are in one part, which then takes no memory of its own.
+    one: Option<One>,
+    others: vec::IntoIter<One>,
     last: Option<Last>,
 }
 
@@ -39,13 +41,15 @@ impl Object {
     /// Reads a span, which must be stored or growing, or all bytes.
     pub(in super::super) fn read(&self, span: Option<Span>) -> Reader {
         let all = || Span::new(0, self.stored.length().unwrap_or(u64::MAX));
-        let mut read = Reader { readers: VecDeque::new(), last: None };
-        for (part, piece) in span.or_else(all).into_iter().flat_map(|span| self.pieces(span)) {
+        let mut last = None;
+        let pieces = span.or_else(all).into_iter().flat_map(|span| self.pieces(span));
+        let mut ones = pieces.map(|(part, piece)| {
+            last = part.last();
             let range = piece.start - part.start..piece.end - part.start;
-            read.readers.push_back(part.bytes.as_ref().map_or(One::Missing, |bytes| One::of(bytes, range)));
-            read.last = part.last();
-        }
-        read
+            part.bytes.as_ref().map_or(One::Missing, |bytes| One::of(bytes, range))
+        });
+        let (one, others) = (ones.next(), ones.collect::<Vec<_>>().into_iter());
+        Reader { one, others, last }
     }
 }
 
@@ -69,7 +73,7 @@ impl Reader {
     /// Reads `range` of the bytes of one part.
     pub(in super::super) fn of(bytes: &Bytes, range: Range<u64>) -> Self {
         // The part is in the middle of a response.
-        Self { readers: [One::of(bytes, range)].into(), last: None }
+        Self { one: Some(One::of(bytes, range)), others: vec::IntoIter::default(), last: None }
     }
 
     /// The next bytes. `None` at the end.
@@ -77,7 +81,7 @@ impl Reader {
     /// # Errors
     /// The error of a body or of the disk: see [`FileReader::poll_next`].
     pub(in super::super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Slice>>> {
-        while let Some(one) = self.readers.front_mut() {
+        while let Some(one) = &mut self.one {
             let next = match one {
                 One::Body(follower) => follower.poll_next(context),
                 One::File(reader) => reader.poll_next(context),
@@ -86,7 +90,7 @@ impl Reader {
                 ))),
             };
             match next {
-                Poll::Ready(None) => drop(self.readers.pop_front()),
+                Poll::Ready(None) => self.one = self.others.next(),
                 other => return other,
             }
         }
