@@ -12,7 +12,7 @@ from penstock.config import Edge, Flow, Pool
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient, answer
 from support.edges import Edges, Served
-from support.origins import Recorder
+from support.origins import Recorder, chunk
 from support.waiting import until
 
 SMALL = 4096
@@ -32,6 +32,16 @@ async def large(peer: Peer) -> None:
         await peer.send(answer("Content-Length: 20000000"))
         for _ in range(200):
             await peer.send(b"x" * 100_000)
+
+
+async def chunked(peer: Peer) -> None:
+    """A body that goes by way of the pool: one with a length would be moved by the kernel."""
+    while True:
+        await peer.request()
+        await peer.send(answer("Transfer-Encoding: chunked"))
+        for _ in range(200):
+            await peer.send(chunk(b"x" * 100_000))
+        await peer.send(b"0\r\n\r\n")
 
 
 async def stalled(edge: Edges, served: Served) -> RawClient:
@@ -125,7 +135,7 @@ async def test_the_client_that_has_stalled_longest_is_cut_while_the_pool_is_full
     tight: penstock.Engine,
 ) -> None:
     """And then others are served again, while clients that read are left alone."""
-    async with tight as engine, ScriptedOrigin(large) as origin:
+    async with tight as engine, ScriptedOrigin(chunked) as origin:
         edges = Edges(engine)
         served = await edges.relay(origin.url, edge=Edge(write_timeout=None, stall_grace=1))
         stalling = []

@@ -54,9 +54,9 @@ def holder(profile: dict[str, Any], lane: str | None, route: str | None) -> dict
 
 
 def covers(profile: dict[str, Any], responses: dict[tuple[str, str], int]) -> bool:
-    """Whether memory for so many responses of 100,000 bytes was taken while the profile ran, by lane and route."""
+    """Whether memory for so many responses was taken while the profile ran, by lane and route: a slab of 64 KiB each."""
     taken = {(row["lane"], row["route"]): row["taken_bytes"] for row in profile["memory"]}
-    return all(taken.get(route, 0) >= count * 100_000 for route, count in responses.items())
+    return all(taken.get(route, 0) >= count * 65_536 for route, count in responses.items())
 
 
 async def whole(peer: Peer) -> None:
@@ -125,7 +125,8 @@ async def test_memory_is_told_by_route(engine: penstock.Engine, serve: Serve) ->
 
     async def script(peer: Peer) -> None:
         await peer.request()
-        await peer.send(answer("Content-Length: 20000000", body=b"x" * 100_000))
+        # The kernel would move a longer one.
+        await peer.send(answer("Content-Length: 130000", body=b"x" * 100_000))
         await stalls.wait()
 
     async with ScriptedOrigin(script) as origin:

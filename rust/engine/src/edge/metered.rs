@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use crate::access::Allotment;
 use crate::error::Result;
-use crate::net::{Payload, Source, Supply, Watch};
+use crate::net::{Payload, Piped, Pipes, Source, Supply, Watch};
+use crate::sync::Arc;
 use crate::takeover::streams::Resting;
 
 /// A source around a body.
@@ -32,10 +33,18 @@ impl Metered {
         self.aside = aside;
     }
 
-    fn take(&mut self, payload: &Payload) {
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.waits {
+            ready!(self.timer.poll_expired(context));
+            self.waits = false;
+        }
+        Poll::Ready(())
+    }
+
+    fn take(&mut self, bytes: usize) {
         let now = Instant::now();
-        self.allotment.tenant.count(payload.len() as u64);
-        if let Some(until) = self.allotment.pace(payload.len(), now) {
+        self.allotment.tenant.count(bytes as u64);
+        if let Some(until) = self.allotment.pace(bytes, now) {
             self.waits = true;
             self.timer.start(Some(until.duration_since(now)));
         }
@@ -45,19 +54,30 @@ impl Metered {
 impl Source for Metered {
     fn poll_next(&mut self, context: &mut Context<'_>, held: usize) -> Poll<Option<Result<Payload>>> {
         self.count_aside();
-        if self.waits {
-            ready!(self.timer.poll_expired(context));
-            self.waits = false;
-        }
+        ready!(self.poll_turn(context));
         let next = ready!(self.supply.poll_next(context, held));
         if let Some(Ok(payload)) = &next {
             // Of a body that ends with the last of them nothing is missing.
             if let Err(error) = self.allotment.check_total() {
                 return Poll::Ready(Some(Err(error)));
             }
-            self.take(payload);
+            self.take(payload.len());
         }
         Poll::Ready(next)
+    }
+
+    fn splices(&self) -> bool {
+        // A body that is to end is told so by `poll_next`.
+        self.supply.splices() && self.allotment.check_total().is_ok()
+    }
+
+    fn poll_spliced(&mut self, context: &mut Context<'_>, pipes: &Arc<Pipes>) -> Poll<Option<Piped>> {
+        ready!(self.poll_turn(context));
+        let moved = ready!(self.supply.poll_spliced(context, pipes));
+        if let Some(moved) = &moved {
+            self.take(moved.len());
+        }
+        Poll::Ready(moved)
     }
 
     fn attend(&mut self, context: &mut Context<'_>) {
@@ -83,7 +103,7 @@ impl Source for Metered {
             return None;
         }
         let last = self.supply.last()?;
-        self.take(&last);
+        self.take(last.len());
         Some(last)
     }
 

@@ -97,12 +97,16 @@ impl Supply {
     }
 
     /// As [`Source::splices`].
-    fn splices(&self) -> bool {
+    pub(crate) fn splices(&self) -> bool {
         matches!(self, Self::Source(source) if source.splices())
     }
 
     /// As [`Source::poll_spliced`].
-    fn poll_spliced(&mut self, context: &mut Context<'_>, pipes: &Arc<Pipes>) -> Poll<Option<Piped>> {
+    pub(crate) fn poll_spliced(
+        &mut self,
+        context: &mut Context<'_>,
+        pipes: &Arc<Pipes>,
+    ) -> Poll<Option<Piped>> {
         if let Self::Source(source) = self { source.poll_spliced(context, pipes) } else { Poll::Ready(None) }
     }
 

@@ -34,12 +34,18 @@ use crate::work::{Work, worked};
 /// # Cancellation
 /// A fill goes on, or not, as the policy says; a response that is not stored ends at once.
 pub async fn fetch(access: Access, request: Box<origin::Request>, feed: Feed) {
-    let pool = access.cache.pool.clone();
-    let found = worked(Work::Cache, find(access, request, feed)).await;
-    let Some((Found::Stored(delivery), feed)) = found else { return };
+    let answer = async {
+        match access.find(request, &feed).await? {
+            Served::Stored(delivery) => delivery.send(&access.cache.pool, &feed).await,
+            Served::Passed(result) => result,
+            Served::Begun(_) => {
+                Err(Code::Internal.error("a response was handed over, and its caller takes none"))
+            }
+        }
+    };
     let result = tokio::select! {
         biased;
-        result = worked(Work::Cache, delivery.send(&pool, &feed)) => result,
+        result = worked(Work::Cache, answer) => result,
         () = feed.closed() => return,
     };
     end(feed, result);
@@ -54,30 +60,18 @@ pub(crate) enum Found {
     Passed(Box<(ResponseHead, Begun)>),
 }
 
-/// As [`fetch`], but nothing of a response that is found, or that is not stored, is put into `feed`.
+/// As [`fetch`], but nothing of a response that is found, or that is not stored, is put into `feed`. `None`: any other response has
+/// been put into it.
 ///
 /// # Cancellation
-/// As [`fetch`].
+/// As [`fetch`]. The consumer of `feed` leaves by dropping this.
 pub(crate) async fn serve(access: Access, request: Box<origin::Request>, feed: Feed) -> Option<Found> {
     let access = Access { hands_over: true, ..access };
-    worked(Work::Cache, find(access, request, feed)).await.map(|(found, _)| found)
-}
-
-/// A response for the caller to send, with the feed for it. Any other response has been put into the feed.
-async fn find(access: Access, request: Box<origin::Request>, feed: Feed) -> Option<(Found, Feed)> {
-    let served = tokio::select! {
-        biased;
-        served = access.run(request, &feed) => served,
-        () = feed.closed() => return None,
-    };
-    let result = match served {
-        Ok(Served::Stored(delivery)) => return Some((Found::Stored(delivery), feed)),
-        Ok(Served::Begun(begun)) => return Some((Found::Passed(begun), feed)),
+    let result = match worked(Work::Cache, access.find(request, &feed)).await {
+        Ok(Served::Stored(delivery)) => return Some(Found::Stored(delivery)),
+        Ok(Served::Begun(begun)) => return Some(Found::Passed(begun)),
         Ok(Served::Passed(result)) => result,
-        Err(error) => {
-            access.requests.count(CacheResult::Error);
-            Err(error)
-        }
+        Err(error) => Err(error),
     };
     end(feed, result);
     None
@@ -113,6 +107,11 @@ enum LookupStep {
 }
 
 impl Access {
+    /// What answers `request`, which is counted.
+    async fn find(&self, request: Box<origin::Request>, feed: &Feed) -> Result<Served> {
+        self.run(request, feed).await.inspect_err(|_| self.requests.count(CacheResult::Error))
+    }
+
     async fn run(&self, mut request: Box<origin::Request>, feed: &Feed) -> Result<Served> {
         let key = self.overrides.key.as_deref();
         let is_read = matches!(&*request.method, "GET" | "HEAD");
