@@ -490,7 +490,7 @@ impl Outgoing {
             }
             if let Some(pipes) = self.pipes.as_ref().filter(|_| supply.splices()) {
                 // One after the other, so that few pipes are in use.
-                if self.buffer.has_payload() {
+                if self.buffer.has_piped() {
                     supply.attend(context);
                     return Ok(Fill::Full);
                 }

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use rustix::net::SendFlags;
+use rustix::net::{SendAncillaryBuffer, SendFlags};
 use socket2::{Domain, SockRef};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -131,13 +131,35 @@ impl Socket {
         context: &mut Context<'_>,
         piped: &mut Piped,
     ) -> Poll<io::Result<usize>> {
+        self.poll_tcp(context, |stream| piped.drain(stream))
+    }
+
+    /// Writes what the socket takes of `parts`. The kernel sends the last segment when it is full, or with what is written next
+    /// (`MSG_MORE`). Of TCP alone.
+    pub(super) fn poll_write_more(
+        &self,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
+        self.poll_tcp(context, |stream| {
+            Ok(rustix::net::sendmsg(stream, parts, &mut SendAncillaryBuffer::default(), flags)?)
+        })
+    }
+
+    /// Calls `write` once the socket has room for what it writes.
+    fn poll_tcp(
+        &self,
+        context: &mut Context<'_>,
+        mut write: impl FnMut(&TcpStream) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
         let Self::Tcp(stream) = self else { return Poll::Ready(Err(io::ErrorKind::Unsupported.into())) };
         loop {
             ready!(stream.poll_write_ready(context))?;
-            match stream.try_io(Interest::WRITABLE, || piped.drain(stream)) {
+            match stream.try_io(Interest::WRITABLE, || write(stream)) {
                 // The runtime waits now.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                moved => return Poll::Ready(moved),
+                written => return Poll::Ready(written),
             }
         }
     }

@@ -120,10 +120,9 @@ impl WriteBuffer {
         self.pieces.is_empty() && self.lent.as_ref().is_none_or(|lent| lent.is_returned())
     }
 
-    /// Whether some of a body waits to be written.
-    pub(crate) fn has_payload(&self) -> bool {
-        let is_payload = |piece| matches!(piece, &Piece::Payload(_) | &Piece::Chunk(..) | &Piece::Piped(_));
-        self.pieces.iter().any(is_payload)
+    /// Whether a pipe waits to be written.
+    pub(crate) fn has_piped(&self) -> bool {
+        self.pieces.iter().any(|piece| matches!(piece, Piece::Piped(_)))
     }
 
     /// What takes room in the window of the body.
@@ -210,7 +209,12 @@ impl WriteBuffer {
                 }
             }
         }
-        connection.poll_write(context, &parts[..count])
+        if self.has_piped() {
+            // One segment with the beginning of what follows, and one wake-up of the client.
+            connection.poll_write_more(context, &parts[..count])
+        } else {
+            connection.poll_write(context, &parts[..count])
+        }
     }
 
     /// Ready when everything has been written and is with the kernel.

@@ -1,6 +1,6 @@
 //! Bytes that are moved between connections by the kernel, and not read.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
 
 use super::{Connection, Inner, Transport, end, note_break};
@@ -24,6 +24,22 @@ impl Connection {
             0 => end(*broken).map(|()| 0),
             count => Ok(count),
         }
+    }
+
+    /// As [`Connection::poll_write`], of a connection that can splice: more follows at once.
+    pub(crate) fn poll_write_more(
+        &self,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let Inner { transport, broken, .. } = &mut *lock(&self.inner);
+        let Transport::Plain(socket) = transport else {
+            return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
+        };
+        let _doing = doing(Work::Sockets);
+        let written = ready!(socket.poll_write_more(context, parts));
+        note_break(&written, broken);
+        Poll::Ready(written)
     }
 
     /// As [`Socket::poll_splice_from`], of a connection that can.
