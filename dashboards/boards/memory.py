@@ -157,8 +157,9 @@ PAGE = Page(
                 ),
                 graph(
                     "Bytes moved by the kernel",
-                    "Of large bodies that go from an origin to a client in plain and are not stored or looked at: no copy, "
-                    "and no memory of the pool. None at all means that a sandbox forbids splice, or that TLS ends here.",
+                    "Of large bodies that go from an origin to a client in plain and are not stored or looked at: no "
+                    "copy, and no memory of the pool. None at all means that a sandbox forbids splice, or that TLS ends "
+                    "here.",
                     "Bps",
                     (rate("spliced_bytes_total", "instance"), "{{instance}}"),
                     width=8,

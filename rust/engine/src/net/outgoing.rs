@@ -268,7 +268,7 @@ impl Outgoing {
         self.passes_trailers = true;
     }
 
-    /// What of a body of known length need not be seen goes by `pipes`. Only for a connection that can move.
+    /// Parts of a body of known length that need not be seen go by `pipes`. Only for a connection that can splice.
     pub(crate) fn splice_by(&mut self, pipes: &Arc<Pipes>) {
         self.pipes = Some(Arc::clone(pipes));
     }

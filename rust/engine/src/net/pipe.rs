@@ -1,7 +1,7 @@
 //! Bytes that the kernel moves from one socket to another by way of a pipe (splice(2)): it passes pages on, and copies nothing.
 //!
-//! A copy into a slab and one out of it are a third of what a relay of 512 KiB costs, and two fifths of 2 MiB. A pipe is in use
-//! from a read to the write of the same bytes; that is long only where the socket of the client is full.
+//! The copies into a slab and out of it are a fifth of what a relay of 512 KiB or 2 MiB costs (decision 077). A pipe is in use from a
+//! read to the write of the same bytes; that is long only where the socket of the client is full.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,8 +10,7 @@ use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice
 
 use crate::sync::{Arc, Mutex, lock};
 
-/// Bytes that one pipe holds, and that one call moves, at most. A relay of 512 KiB by 64 KiB takes a quarter more, and one of
-/// 2 MiB by 1 MiB takes no less.
+/// Bytes that one pipe holds, and that one call moves, at most. With 64 or 512 KiB a relay takes no less.
 const CAPACITY: usize = 256 * 1024;
 
 /// Pipes at a time: 16 MiB of the kernel's memory, and 128 descriptors. Arbitrary: where there is no other, bytes are copied.

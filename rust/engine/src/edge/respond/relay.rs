@@ -143,23 +143,9 @@ async fn attempt(
         }
         let (mut is_hit, mut body) = (is_hit, Some(upload));
         loop {
-            let sent = async {
-                let (is_events, left) = if std::mem::take(&mut is_hit) {
-                    (false, None)
-                } else {
-                    // A request that what is stored may answer has no body.
-                    let body = body.take().unwrap_or(RequestBody::None);
-                    // On the heap: a body may come for hours when its head has come.
-                    match boxed(|| begin(task, relay, body, outgoing)).await? {
-                        Begun::Body { is_events, left } => (is_events, left),
-                        Begun::Sent => return Ok(()),
-                    }
-                };
-                send(task, relay.leave(Some(is_events)), is_events, left, outgoing, |_| {}).await
-            };
-            match sent.await {
+            match answer_once(task, relay, &mut is_hit, &mut body, outgoing).await {
                 Err(error) if task.may_ask_again(&error, outgoing) => {}
-                sent => return sent,
+                answered => return answered,
             }
         }
     };
@@ -178,6 +164,29 @@ async fn attempt(
     };
     progress.tear(outgoing.is_torn());
     result
+}
+
+/// Begins to answer, unless `is_hit`, and sends the answer. Takes both `is_hit` and `body`: what comes after a failure is asked for
+/// without.
+async fn answer_once(
+    task: &Task<'_>,
+    relay: &Relay,
+    is_hit: &mut bool,
+    body: &mut Option<RequestBody>,
+    outgoing: &mut Outgoing,
+) -> Result<()> {
+    let (is_events, left) = if std::mem::take(is_hit) {
+        (false, None)
+    } else {
+        // A request that what is stored may answer has no body.
+        let body = body.take().unwrap_or(RequestBody::None);
+        // On the heap: a body may come for hours when its head has come.
+        match boxed(|| begin(task, relay, body, outgoing)).await? {
+            Begun::Body { is_events, left } => (is_events, left),
+            Begun::Sent => return Ok(()),
+        }
+    };
+    send(task, relay.leave(Some(is_events)), is_events, left, outgoing, |_| {}).await
 }
 
 /// The two ends of what goes up, if there is anything.
