@@ -40,6 +40,8 @@ pub(crate) struct WriteBuffer {
     untaken: Option<Untaken>,
     /// The socket is what is waited for.
     waits: bool,
+    /// One of the pieces is a pipe: hardly ever, and what writes the others does not look for it.
+    has_piped: bool,
     life: Option<(Shared<StallClock>, Shared<Stall>)>,
     /// What a channel has of it, if that is what it is written to.
     lent: Option<Arc<Lent>>,
@@ -57,6 +59,7 @@ impl WriteBuffer {
             stall: Watch::default(),
             untaken: None,
             waits: false,
+            has_piped: false,
             life: None,
             lent: None,
         }
@@ -111,6 +114,7 @@ impl WriteBuffer {
             }
             self.parts += piece.count();
             self.held += piece.charge();
+            self.has_piped |= matches!(piece, Piece::Piped(_));
             self.pieces.push_back(piece);
         }
     }
@@ -122,7 +126,7 @@ impl WriteBuffer {
 
     /// Whether a pipe waits to be written.
     pub(crate) fn has_piped(&self) -> bool {
-        self.pieces.iter().any(|piece| matches!(piece, Piece::Piped(_)))
+        self.has_piped
     }
 
     /// What takes room in the window of the body.
@@ -141,6 +145,7 @@ impl WriteBuffer {
         self.parts = 0;
         self.held = 0;
         self.written = 0;
+        self.has_piped = false;
     }
 
     /// How long the socket may take no byte.
@@ -157,17 +162,14 @@ impl WriteBuffer {
         if connection.is_channel() {
             return self.poll_lend(context, connection);
         }
-        if let Some(Piece::Piped(piped)) = self.pieces.front_mut() {
-            let moved = connection.poll_splice_from(context, piped);
-            let taken = ready!(self.poll_socket(context, connection, moved))?;
-            self.advance(taken);
-            return Poll::Ready(Ok(taken));
+        if self.has_piped {
+            return self.poll_write_piped(context, connection);
         }
         // One piece is what an event is, and needs no long list.
         let write = if self.pieces.len() == 1 {
-            self.poll_write_parts::<PARTS_OF_PIECE>(context, connection)
+            self.poll_write_parts::<PARTS_OF_PIECE, false>(context, connection)
         } else {
-            self.poll_write_parts::<PARTS>(context, connection)
+            self.poll_write_parts::<PARTS, false>(context, connection)
         };
         let taken = ready!(self.poll_socket(context, connection, write))?;
         self.advance(taken);
@@ -190,7 +192,25 @@ impl WriteBuffer {
         Poll::Ready(connection.lend(context, lease).map_err(Stop::Broken))
     }
 
-    fn poll_write_parts<const MOST: usize>(
+    /// Writes the pieces before the pipe, or the pipe.
+    #[cold]
+    fn poll_write_piped(
+        &mut self,
+        context: &mut Context<'_>,
+        connection: &Connection,
+    ) -> Poll<Result<usize, Stop>> {
+        let write = match self.pieces.front_mut() {
+            Some(Piece::Piped(piped)) => connection.poll_splice_from(context, piped),
+            _ => self.poll_write_parts::<PARTS, true>(context, connection),
+        };
+        let taken = ready!(self.poll_socket(context, connection, write))?;
+        self.advance(taken);
+        self.has_piped = self.pieces.iter().any(|piece| matches!(piece, Piece::Piped(_)));
+        Poll::Ready(Ok(taken))
+    }
+
+    /// `BEFORE`: those before the pipe, which follows at once.
+    fn poll_write_parts<const MOST: usize, const BEFORE: bool>(
         &self,
         context: &mut Context<'_>,
         connection: &Connection,
@@ -199,7 +219,10 @@ impl WriteBuffer {
         let mut count = 0;
         let mut written = self.written;
         // Two loops: as one iterator the compiler may call a function for each part, empty or not.
-        for piece in self.pieces.iter().take_while(|piece| !matches!(piece, Piece::Piped(_))) {
+        for piece in &self.pieces {
+            if BEFORE && matches!(piece, Piece::Piped(_)) {
+                break;
+            }
             for part in piece.parts() {
                 let passed = written.min(part.len());
                 written -= passed;
@@ -209,8 +232,8 @@ impl WriteBuffer {
                 }
             }
         }
-        if self.has_piped() {
-            // One segment with the beginning of what follows, and one wake-up of the client.
+        if BEFORE {
+            // One segment with the beginning of the pipe, and one wake-up of the client.
             connection.poll_write_more(context, &parts[..count])
         } else {
             connection.poll_write(context, &parts[..count])
