@@ -109,18 +109,6 @@ async def test_a_part_of_a_body_does_not_look_whole(way: Splicing, end: str) -> 
     await until(lambda: way.engine.stats().streams == 0, "the stream has ended")
 
 
-async def test_an_origin_that_sends_a_head_alone_is_answered_for(way: Splicing) -> None:
-    """While nothing of a body has been sent, the client can still be told what went wrong."""
-
-    async def origin(peer: Peer) -> None:
-        await peer.request()
-        await peer.send(HEAD)
-
-    async with ScriptedOrigin(origin) as served:
-        client = await (await way.relay(served.url)).ask()
-        assert (await client.head()).status == 502
-
-
 async def test_what_follows_a_body_is_no_part_of_it(way: Splicing) -> None:
     async def origin(peer: Peer) -> None:
         await peer.request()

@@ -136,19 +136,7 @@ async fn attempt(
     }
     let (framing, most) = if is_tunnel { (BodyFraming::Tunnel, None) } else { (framing, most) };
     let is_awaited = expects_continue && feed.is_some() && !inbound.has_begun();
-    let go_on = async {
-        if is_awaited {
-            progress.add_interim(CONTINUE.len());
-            outgoing.push(Piece::Mark(CONTINUE));
-        }
-        let (mut is_hit, mut body) = (is_hit, Some(upload));
-        loop {
-            match answer_once(task, relay, &mut is_hit, &mut body, outgoing).await {
-                Err(error) if task.may_ask_again(&error, outgoing) => {}
-                answered => return answered,
-            }
-        }
-    };
+    let go_on = send_answer(task, relay, (upload, is_awaited), is_hit, outgoing);
     let listen = pin!(inbound.listen(framing, most, feed));
     let result = if let Some(gate) = task.gate {
         let answer = async {
@@ -166,27 +154,38 @@ async fn attempt(
     result
 }
 
-/// Begins to answer, unless `is_hit`, and sends the answer. Takes both `is_hit` and `body`: what comes after a failure is asked for
-/// without.
-async fn answer_once(
+/// Begins to answer, unless that is done (`is_hit`), and sends the answer. `is_awaited`: the client waits to be asked for its body.
+async fn send_answer(
     task: &Task<'_>,
     relay: &Relay,
-    is_hit: &mut bool,
-    body: &mut Option<RequestBody>,
+    (body, is_awaited): (RequestBody, bool),
+    mut is_hit: bool,
     outgoing: &mut Outgoing,
 ) -> Result<()> {
-    let (is_events, left) = if std::mem::take(is_hit) {
-        (false, None)
-    } else {
-        // A request that what is stored may answer has no body.
-        let body = body.take().unwrap_or(RequestBody::None);
-        // On the heap: a body may come for hours when its head has come.
-        match boxed(|| begin(task, relay, body, outgoing)).await? {
-            Begun::Body { is_events, left } => (is_events, left),
-            Begun::Sent => return Ok(()),
+    if is_awaited {
+        task.progress.add_interim(CONTINUE.len());
+        outgoing.push(Piece::Mark(CONTINUE));
+    }
+    let mut body = Some(body);
+    loop {
+        let (is_events, left) = if std::mem::take(&mut is_hit) {
+            (false, None)
+        } else {
+            // A request that what is stored may answer has no body.
+            let body = body.take().unwrap_or(RequestBody::None);
+            // On the heap: a body may come for hours when its head has come.
+            match boxed(|| begin(task, relay, body, outgoing)).await {
+                Ok(Begun::Body { is_events, left }) => (is_events, left),
+                Ok(Begun::Sent) => return Ok(()),
+                Err(error) if task.may_ask_again(&error, outgoing) => continue,
+                Err(error) => return Err(error),
+            }
+        };
+        match send(task, relay.leave(Some(is_events)), is_events, left, outgoing, |_| {}).await {
+            Err(error) if task.may_ask_again(&error, outgoing) => {}
+            sent => return sent,
         }
-    };
-    send(task, relay.leave(Some(is_events)), is_events, left, outgoing, |_| {}).await
+    }
 }
 
 /// The two ends of what goes up, if there is anything.
