@@ -10,7 +10,7 @@ use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice
 
 use crate::sync::{Arc, Mutex, lock};
 
-/// Bytes that one pipe holds, and that one call moves, at most. With 64 or 512 KiB a relay takes no less.
+/// Bytes that one pipe holds, and that one call moves, at most. With 512 KiB a relay takes no less.
 const CAPACITY: usize = 256 * 1024;
 
 /// Pipes at a time: 16 MiB of the kernel's memory, and 128 descriptors. Arbitrary: where there is no other, bytes are copied.
