@@ -6,14 +6,16 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
 
 use crate::sync::{Arc, Mutex, lock};
 
-/// Bytes that one pipe holds, and that one call moves, at most. With 512 KiB a relay takes no less.
-const CAPACITY: usize = 256 * 1024;
+/// Bytes that one call moves at most: what one segment carries over loopback, where the kernel passes on what it hands to a network
+/// card for one. Of what is written at once and is more, a kernel that paces (BBR) sends each further segment when a timer of its
+/// own expires: with pipes of 256 KiB 2 MiB took 560 us, and 16 clients got 1100 responses a second; with this 390, and 1450.
+const MOST_BYTES: usize = 65_483;
 
-/// Pipes at a time: 16 MiB of the kernel's memory, and 128 descriptors. Arbitrary: where there is no other, bytes are copied.
+/// Pipes at a time: 4 MiB of the kernel's memory, and 128 descriptors. Arbitrary: where there is no other, bytes are copied.
 const MOST: usize = 64;
 
 /// The pipes of one engine thread.
@@ -48,9 +50,8 @@ pub(crate) struct Piped {
 
 impl Pipe {
     fn new() -> io::Result<Self> {
+        // It has room for 16 pages, which are 64 KiB (pipe(7)).
         let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // A user may have only so much of it, and one of 64 KiB works as well.
-        let _ = fcntl_setpipe_size(&write, CAPACITY);
         Ok(Self { read, write })
     }
 }
@@ -79,7 +80,7 @@ impl Piped {
     pub(super) fn fill(&mut self, socket: &impl AsFd, most: usize) -> io::Result<usize> {
         let Some(pipe) = &self.pipe else { return Err(io::ErrorKind::BrokenPipe.into()) };
         let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
-        match splice(socket, None, &pipe.write, None, most.min(CAPACITY), flags) {
+        match splice(socket, None, &pipe.write, None, most.min(MOST_BYTES), flags) {
             Ok(count) => {
                 self.length += count;
                 self.left += count;

@@ -37,8 +37,9 @@ const SPLICED_FROM: u64 = 128 * 1024;
 /// What less than this was moved of costs more calls than the copies would. Arbitrary.
 const WORTH_SPLICING: usize = 16 * 1024;
 
-/// After so many reads in a row that were not worth moving, the rest is copied: one is the end of a burst.
-const MOST_LITTLE: u8 = 2;
+/// Once reads have brought so many bytes less than would have been worth it, the rest is copied. What a read brings more makes up
+/// for those before it: a few that are little are the end of a burst, or what one call has left of a segment. Arbitrary.
+const MOST_LACKING: usize = 4 * WORTH_SPLICING;
 
 /// The body of a response. Dropping it before its end closes the connection.
 #[derive(Debug)]
@@ -54,8 +55,8 @@ pub(super) struct Arriving {
     turn: usize,
     /// The last read brought less than was offered, so it emptied the socket.
     dry: bool,
-    /// Once the kernel has moved some of it: how many times in a row now that was little.
-    little: Option<u8>,
+    /// Once the kernel has moved some of it: what its reads lack now of what would be worth that.
+    lacking: Option<usize>,
     body: BodyFraming,
     /// Whether the connection may serve again after the body.
     keep: bool,
@@ -104,7 +105,7 @@ impl Arriving {
             is_tunnel,
             turn: 0,
             dry: false,
-            little: None,
+            lacking: None,
             body,
             keep,
             progress,
@@ -286,9 +287,9 @@ impl Arriving {
     /// Whether the kernel may move what comes next.
     pub(super) fn splices(&self) -> bool {
         let BodyFraming::Length(_) = self.body else { return false };
-        let least = if self.little.is_some() { 1 } else { SPLICED_FROM };
+        let least = if self.lacking.is_some() { 1 } else { SPLICED_FROM };
         self.decoder.remaining().is_some_and(|bytes| bytes >= least)
-            && self.little < Some(MOST_LITTLE)
+            && self.lacking < Some(MOST_LACKING)
             && self.lease.connection().can_splice()
     }
 
@@ -312,9 +313,10 @@ impl Arriving {
         connection.note_head(0, 0);
         self.lease.place().tally.received(count);
         self.decoder.pass(count);
-        self.turn += count;
+        // What is written next would wait in the client's socket for the timer that paces it: other bodies are first.
+        self.turn = TURN;
         self.dry = false;
-        self.little = Some(if count < WORTH_SPLICING { self.little.unwrap_or(0) + 1 } else { 0 });
+        self.lacking = Some((self.lacking.unwrap_or(0) + WORTH_SPLICING).saturating_sub(count));
         Ok(Came::Bytes)
     }
 

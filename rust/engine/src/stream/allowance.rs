@@ -50,7 +50,7 @@ impl Allowance {
     /// Counts bytes that the kernel has moved, and that were not read.
     pub(crate) fn count_spliced(&self, bytes: usize) {
         self.count(bytes);
-        self.meter.moved(bytes);
+        self.meter.count_spliced(bytes);
     }
 
     /// The pool that holds the bytes.

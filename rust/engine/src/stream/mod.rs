@@ -158,7 +158,7 @@ impl Meter {
         self.told.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn moved(&self, bytes: usize) {
+    fn count_spliced(&self, bytes: usize) {
         self.spliced.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 

@@ -32,14 +32,7 @@ impl Connection {
         context: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let Inner { transport, broken, .. } = &mut *lock(&self.inner);
-        let Transport::Plain(socket) = transport else {
-            return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
-        };
-        let _doing = doing(Work::Sockets);
-        let written = ready!(socket.poll_write_more(context, parts));
-        note_break(&written, broken);
-        Poll::Ready(written)
+        self.write_plain(|socket| socket.poll_write_more(context, parts))
     }
 
     /// As [`Socket::poll_splice_from`], of a connection that can.
@@ -48,13 +41,21 @@ impl Connection {
         context: &mut Context<'_>,
         piped: &mut Piped,
     ) -> Poll<io::Result<usize>> {
+        self.write_plain(|socket| socket.poll_splice_from(context, piped))
+    }
+
+    /// Writes by `write`, which gives the bytes that the socket has taken.
+    fn write_plain(
+        &self,
+        write: impl FnOnce(&mut Socket) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
         let Inner { transport, broken, .. } = &mut *lock(&self.inner);
         let Transport::Plain(socket) = transport else {
             return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
         };
         let _doing = doing(Work::Sockets);
-        let moved = ready!(socket.poll_splice_from(context, piped));
-        note_break(&moved, broken);
-        Poll::Ready(moved)
+        let written = ready!(write(socket));
+        note_break(&written, broken);
+        Poll::Ready(written)
     }
 }
