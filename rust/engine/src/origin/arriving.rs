@@ -39,7 +39,7 @@ const WORTH_SPLICING: usize = 16 * 1024;
 
 /// Once reads have brought so many bytes less than would have been worth it, the rest is copied. What a read brings more makes up
 /// for those before it: a few that are little are the end of a burst, or what one call has left of a segment. Arbitrary.
-const MOST_LACKING: usize = 4 * WORTH_SPLICING;
+const MOST_LACKING: usize = 3 * WORTH_SPLICING;
 
 /// The body of a response. Dropping it before its end closes the connection.
 #[derive(Debug)]
