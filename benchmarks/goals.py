@@ -114,7 +114,7 @@ def _kept(source: str, directory: Path) -> tuple[dict[tuple[str, str], float], s
     """The figures by gateway and workload, the day and the commit. A figure of several rounds is their median."""
     if source == "compare":
         run = results.latest_valid(directory)
-        cells = [cell for cell in run.cells if cell.cpu_us is not None and not table.is_wide(cell)]
+        cells = [cell for cell in run.cells if cell.cpu_us is not None and not cell.is_wide]
         return {(cell.gateway, cell.workload): cell.cpu_us or 0.0 for cell in cells}, run.date, run.revision
     if source == "both cores":
         run = results.latest_valid(directory, both_cores=True)

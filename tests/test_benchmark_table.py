@@ -149,6 +149,19 @@ def test_a_busy_machine_voids_a_run_and_does_not_make_the_median_of_the_day() ->
     assert later.void == []
 
 
+def test_a_cell_without_a_figure_neither_voids_a_run_nor_makes_the_median_of_the_day() -> None:
+    def run(hour: int, *costs: float) -> results.Result:
+        return result(Cell("aiohttp", "segment-512k", rounds(*costs)), date=f"2026-11-21T{hour}:00:00+00:00")
+
+    unsteady = run(10, 240, 450, 470)
+    steady = run(11, 450, 460, 470)
+    results.judge(steady, [unsteady])
+    assert steady.void == []
+    later = run(12, 239, 460, 480)
+    results.judge(later, [steady, run(13, 455, 465, 470)])
+    assert later.void == []
+
+
 def test_neither_penstock_nor_another_day_voids_a_run() -> None:
     def run(date: str, gateway: str, cost: float) -> results.Result:
         return result(Cell(gateway, "segment-64k", rounds(cost)), date=f"{date}:00:00+00:00")

@@ -7,6 +7,8 @@ from statistics import median
 
 from harness.gateways import Kind
 
+WIDE = 0.25
+"""The spread above which a cell is left out of the tables in Markdown."""
 AGREE = 3
 """Rounds whose costs have to be near one another for the least to count. What disturbs a round only adds to its cost."""
 
@@ -112,3 +114,8 @@ class Cell:
         """How much more CPU time per unit the third best round took than the best, as a share of the best's."""
         values = sorted(round_.cpu_us for round_ in self.rounds if round_.cpu_us is not None)[:AGREE]
         return values[-1] / values[0] - 1 if values and self.void is None else None
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the best rounds differ too much for a figure."""
+        return self.spread is not None and self.spread > WIDE

@@ -142,13 +142,13 @@ def judge(result: Result, others: list[Result]) -> None:
     )
     for cell in result.cells:
         peer = BY_NAME.get(cell.gateway)
-        if cell.cpu_us is None or peer is None or peer.own:
+        if cell.cpu_us is None or cell.is_wide or peer is None or peer.own:
             continue
         cells = [other.cell(cell.gateway, cell.workload) for other in (*same_day, result)]
         of_runs = [
             min(costs)
             for known in cells
-            if known and known.void is None and (costs := _undisturbed(known.rounds))
+            if known and known.void is None and not known.is_wide and (costs := _undisturbed(known.rounds))
         ]
         if not of_runs:
             continue

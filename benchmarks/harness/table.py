@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from harness.gateways import GATEWAYS
-from harness.measurement import EVENTS, HANDLER, SEGMENTS, WORKLOADS, Cell, Workload
+from harness.measurement import EVENTS, HANDLER, SEGMENTS, WIDE, WORKLOADS, Cell, Workload
 from harness.results import DEVIATION, DISTURBED, Result
 
 BEGIN = "<!-- benchmarks:begin -->"
 END = "<!-- benchmarks:end -->"
-WIDE = 0.25
-"""The spread above which a cell is left out of the tables in Markdown."""
 REFERENCE = "aiohttp"
 REFERENCE_LINES = "aiohttp-lines"
 TITLES = {gateway.name: gateway.title for gateway in GATEWAYS} | {"direct": "no gateway"}
@@ -29,14 +27,9 @@ HANDLER_TITLES = TITLES | {
 }
 
 
-def is_wide(cell: Cell) -> bool:
-    """Whether the best rounds of a cell differ too much for a figure."""
-    return cell.spread is not None and cell.spread > WIDE
-
-
 def unsteady(result: Result) -> list[Workload]:
     """The workloads of which a cell is left out of the tables in Markdown."""
-    wide = {cell.workload for cell in result.cells if is_wide(cell)}
+    wide = {cell.workload for cell in result.cells if cell.is_wide}
     return [workload for workload in WORKLOADS if workload.name in wide]
 
 
@@ -125,7 +118,7 @@ def _cost(result: Result, gateway: str, workload: Workload) -> str:
         return "absent" if gateway in result.absent else "-"
     if cell.cpu_us is None:
         return "void"
-    if is_wide(cell):
+    if cell.is_wide:
         return "unsteady"
     return f"{_significant(cell.cpu_us)} ({_share(_steady_ratio(result, cell))})"
 
@@ -133,7 +126,7 @@ def _cost(result: Result, gateway: str, workload: Workload) -> str:
 def _steady_ratio(result: Result, cell: Cell, reference: str = REFERENCE) -> float | None:
     """The ratio, unless the reference is left out."""
     base = result.cell(reference, cell.workload)
-    return None if base is None or is_wide(base) else ratio(result, cell, reference)
+    return None if base is None or base.is_wide else ratio(result, cell, reference)
 
 
 def _segment_rows(result: Result) -> list[list[str]]:
@@ -142,7 +135,7 @@ def _segment_rows(result: Result) -> list[list[str]]:
         if "segments" not in gateway.kinds:
             continue
         largest = result.cell(gateway.name, SEGMENTS[-1].name)
-        per_gb = _number(largest.cpu_s_per_gb if largest and not is_wide(largest) else None, ".2f")
+        per_gb = _number(largest.cpu_s_per_gb if largest and not largest.is_wide else None, ".2f")
         rows.append(
             [gateway.title, *(_cost(result, gateway.name, workload) for workload in SEGMENTS), per_gb]
         )
@@ -157,9 +150,9 @@ def _event_rows(result: Result) -> list[list[str]]:
             state = "absent" if name in result.absent else "void" if cell else "-"
             rows.append([EVENT_TITLES[name], state, "-", "-", "-"])
             continue
-        cost = "-" if cell.cpu_us is None else "unsteady" if is_wide(cell) else _significant(cell.cpu_us)
+        cost = "-" if cell.cpu_us is None else "unsteady" if cell.is_wide else _significant(cell.cpu_us)
         ratios = [
-            "-" if is_wide(cell) else _share(_steady_ratio(result, cell, reference))
+            "-" if cell.is_wide else _share(_steady_ratio(result, cell, reference))
             for reference in (REFERENCE, REFERENCE_LINES)
         ]
         rows.append([EVENT_TITLES[name], cost, *ratios, _number(cell.p99_us, ".1f", 1e-3)])
@@ -176,7 +169,7 @@ def _handler_rows(result: Result) -> list[list[str]]:
 
 def _circumstances(result: Result) -> str:
     settings, machine = result.settings, result.machine
-    spreads = [cell.spread for cell in result.cells if cell.spread is not None and not is_wide(cell)]
+    spreads = [cell.spread for cell in result.cells if cell.spread is not None and not cell.is_wide]
     versions = {"Python": machine["python"]} | result.versions
     sentences = (
         f"Measured {result.date[:10]} at {result.revision}",
