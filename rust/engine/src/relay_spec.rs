@@ -3,6 +3,7 @@
 //!
 //! `penstock.serving.relay_spec.RelaySpec` is the same value in Python, with the same field names.
 
+use std::borrow::Cow;
 use std::sync::Arc as Plain;
 
 use crate::access::Limits;
@@ -151,8 +152,11 @@ impl Relay {
     }
 
     /// The target at the origin of a request for `path`.
-    pub(crate) fn target(&self, path: &str) -> String {
-        let rest = path.strip_prefix(self.spec.prefix.as_str()).unwrap_or(path);
-        [self.spec.replacement.as_str(), rest].concat()
+    pub(crate) fn target<'p>(&self, path: &'p str) -> Cow<'p, str> {
+        let RelaySpec { prefix, replacement, .. } = &self.spec;
+        match path.strip_prefix(prefix.as_str()) {
+            Some(_) if prefix == replacement => Cow::Borrowed(path),
+            rest => Cow::Owned([replacement.as_str(), rest.unwrap_or(path)].concat()),
+        }
     }
 }

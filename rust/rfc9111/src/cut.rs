@@ -58,7 +58,7 @@ impl Cut {
         let mut fields: Fields = kept.copied().collect();
         let range = ContentRange { span: Some(self.span), length: Some(self.length) };
         fields.push(b"Content-Range", range.to_text().as_bytes());
-        fields.write(b"Content-Length", self.span.len());
+        fields.push_number(b"Content-Length", self.span.len());
         fields
     }
 

@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::LazyLock;
 
 /// Names of query parameters, compared byte by byte. A name that ends in `*` stands for all names with this
 /// beginning.
@@ -87,8 +89,15 @@ pub struct Target<'a> {
 }
 
 /// A primary key. It is a URL, so that purging by prefix needs no other index.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key(Box<str>);
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    url: Box<str>,
+    /// Of the URL: a hit asks for it three times, and each time would take 250 instructions.
+    hash: u64,
+}
+
+/// Its keys are random, so a client cannot find URLs with equal hashes.
+static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 impl Key {
     /// The key of a target. The default port of the scheme is dropped, and the host is in lower
@@ -100,31 +109,42 @@ impl Key {
 
     /// The key with this URL, as [`Key::as_str`] gives it.
     pub fn of_url(url: &str) -> Self {
-        Self(url.into())
+        Self { hash: HASHER.hash_one(url), url: url.into() }
     }
 
     /// The key of a target with its whole query.
     pub fn exact(target: Target<'_>) -> Self {
-        let mut key = String::with_capacity(
-            target.scheme.len() + SEPARATOR.len() + target.authority.len() + 1 + target.path.len(),
-        );
-        push_origin(target.scheme, target.authority, &mut key);
-        if !target.path.starts_with('/') {
-            key.push('/');
-        }
-        key.push_str(target.path);
-        Self(key.into())
+        let Target { scheme, authority, path } = target;
+        let slash = if path.starts_with('/') { "" } else { "/" };
+        // Not a byte more than most keys have: a box of fewer is allocated once more.
+        let length = scheme.len() + SEPARATOR.len() + authority.len() + slash.len() + path.len();
+        let mut key = String::with_capacity(length);
+        push_origin(scheme, authority, &mut key);
+        key.push_str(slash);
+        key.push_str(path);
+        Self { hash: HASHER.hash_one(key.as_str()), url: key.into() }
     }
 
     /// The URL. Its query may be shorter than that of the request.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.url
+    }
+
+    /// Its hash, in this process.
+    pub fn known_hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
     }
 }
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.url)
     }
 }
 

@@ -1,12 +1,10 @@
 //! Cache-Status (RFC 9211): how the cache has treated a request, as a member of a structured list.
 
-use std::fmt;
-
 use super::decide::{Decision, Why};
 use super::freshness::State;
 use super::stored::Stored;
 use super::time::Time;
-use penstock_http::wire::{Fields, is_one_of, is_token};
+use penstock_http::wire::{Fields, is_one_of, is_token, write_number};
 
 /// The member of this cache. Parameters that are false or unknown are omitted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -72,10 +70,10 @@ impl CacheStatus {
             others.extend_from_slice(b", ");
         }
         if others.is_empty() {
-            fields.write(b"Cache-Status", self.named(name));
+            fields.push_with(b"Cache-Status", |out| self.write(name, out));
             return fields;
         }
-        others.extend_from_slice(self.named(name).to_string().as_bytes());
+        self.write(name, &mut others);
         let mut joined: Fields =
             fields.iter().filter(|(name, _)| !is_one_of(name, &["cache-status"])).collect();
         joined.push(b"Cache-Status", &others);
@@ -98,9 +96,47 @@ impl CacheStatus {
         }
     }
 
-    /// The member, with the name of the cache.
-    pub fn named<'a>(&'a self, name: &'a str) -> impl fmt::Display + 'a {
-        Named { name, status: self }
+    /// Appends the member, with the name of the cache. Without `write!`, which takes 400 instructions more for a hit.
+    pub fn write(&self, name: &str, out: &mut Vec<u8>) {
+        // A token of a structured field begins with a letter (RFC 9651, section 3.3.4); any other name is written
+        // as a string.
+        if is_token(name.as_bytes()) && name.starts_with(|first: char| first.is_ascii_alphabetic()) {
+            out.extend_from_slice(name.as_bytes());
+        } else {
+            out.push(b'"');
+            for shown in name.bytes().filter(|shown| matches!(shown, b' '..=b'~')) {
+                if matches!(shown, b'"' | b'\\') {
+                    out.push(b'\\');
+                }
+                out.push(shown);
+            }
+            out.push(b'"');
+        }
+        if self.hit {
+            out.extend_from_slice(b"; hit");
+        }
+        if let Some(why) = self.forwarded {
+            out.extend_from_slice(b"; fwd=");
+            out.extend_from_slice(why.token().as_bytes());
+        }
+        if let Some(code) = self.forwarded_status {
+            out.extend_from_slice(b"; fwd-status=");
+            write_number(out, code.into());
+        }
+        if let Some(ttl) = self.ttl {
+            out.extend_from_slice(if ttl < 0 { b"; ttl=-" } else { b"; ttl=" });
+            write_number(out, ttl.unsigned_abs());
+        }
+        if self.stored {
+            out.extend_from_slice(b"; stored");
+        }
+        if self.collapsed {
+            out.extend_from_slice(b"; collapsed");
+        }
+        if let Some(detail) = self.detail {
+            out.extend_from_slice(b"; detail=");
+            out.extend_from_slice(detail.as_bytes());
+        }
     }
 }
 
@@ -120,47 +156,5 @@ impl Why {
             Self::Stale => "stale",
             Self::Partial => "partial",
         }
-    }
-}
-
-struct Named<'a> {
-    name: &'a str,
-    status: &'a CacheStatus,
-}
-
-impl fmt::Display for Named<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, status } = self;
-        // A token of a structured field begins with a letter (RFC 9651, section 3.3.4); any other name is written
-        // as a string.
-        if is_token(name.as_bytes()) && name.starts_with(|first: char| first.is_ascii_alphabetic()) {
-            f.write_str(name)?;
-        } else {
-            let shown = name.chars().filter(|shown| matches!(shown, ' '..='~'));
-            f.write_str("\"")?;
-            for shown in shown {
-                let escape = if matches!(shown, '"' | '\\') { "\\" } else { "" };
-                write!(f, "{escape}{shown}")?;
-            }
-            f.write_str("\"")?;
-        }
-        if status.hit {
-            f.write_str("; hit")?;
-        }
-        if let Some(why) = status.forwarded {
-            write!(f, "; fwd={}", why.token())?;
-        }
-        if let Some(code) = status.forwarded_status {
-            write!(f, "; fwd-status={code}")?;
-        }
-        if let Some(ttl) = status.ttl {
-            write!(f, "; ttl={ttl}")?;
-        }
-        for (set, word) in [(status.stored, "stored"), (status.collapsed, "collapsed")] {
-            if set {
-                write!(f, "; {word}")?;
-            }
-        }
-        status.detail.map_or(Ok(()), |detail| write!(f, "; detail={detail}"))
     }
 }

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use super::account::Account;
 use super::answer::refusal;
 use super::client::Client;
+use super::clients::Counted;
 use super::exchange::{Task, may_answer, may_refuse, send_whole};
 use super::grpc;
 use super::inbound::Inbound;
@@ -155,21 +156,6 @@ async fn go_on(site: &Site, client: &Client, inbound: &mut Inbound<'_>, next: Ne
     false
 }
 
-/// As [`exchange`], and if it is dropped before its end the connection is reset.
-async fn answer(
-    site: &Site,
-    thread: usize,
-    client: &Client,
-    inbound: &mut Inbound<'_>,
-    incoming: &Incoming,
-    moved: Option<&Moved>,
-) -> Next {
-    let unfinished = Unfinished(&client.connection);
-    let next = exchange(site, thread, client, inbound, incoming, moved).await;
-    std::mem::forget(unfinished);
-    next
-}
-
 /// Gives the connection to the process that takes the place of this one. Without a free descriptor it is closed.
 fn give_away(client: &Client, turn: Turn) {
     if let Ok(connection) = client.connection.with_socket(Socket::duplicate) {
@@ -230,8 +216,8 @@ async fn head(
     }
 }
 
-/// Answers one request.
-async fn exchange(
+/// Answers one request; if it is dropped before its end the connection is reset.
+async fn answer(
     site: &Site,
     thread: usize,
     client: &Client,
@@ -239,6 +225,7 @@ async fn exchange(
     incoming: &Incoming,
     moved: Option<&Moved>,
 ) -> Next {
+    let unfinished = Unfinished(&client.connection);
     // Relaxed: a count.
     let number = site.requests.fetch_add(1, Ordering::Relaxed);
     let _active = site.begin_exchange();
@@ -259,12 +246,10 @@ async fn exchange(
     let open = Open { record: &record, traced: traced.as_ref(), is_closed: false };
     let mut task = Task::new(&record, traced.as_ref(), thread, incoming);
     (task.account, task.gate, task.moved) = (account.as_deref(), gate, moved);
-    let counted = if moved.is_some() { Ok(None) } else { site.clients.request(client.addresses.ip()) };
-    let certified = site.check_host(client, incoming);
+    let entered = enter(site, client, incoming, moved);
     // On the heap, so that a stream on a native route, which may stay for hours, keeps no room for the other lane.
     let result = match route {
-        _ if counted.is_err() => counted.as_ref().map(|_| ()).map_err(Error::clone),
-        _ if certified.is_err() => certified,
+        _ if entered.is_err() => entered.map(|_| ()),
         Some(Service::Relay(route)) => route.respond(&mut task, inbound).await,
         Some(Service::Topics(topics)) => boxed(|| topics.respond(&mut task, inbound)).await,
         Some(Service::Pages(pages)) => boxed(|| pages.respond(&mut task, inbound)).await,
@@ -289,7 +274,20 @@ async fn exchange(
         result => Next::after(result, &progress, inbound),
     };
     open.close(status, error);
+    std::mem::forget(unfinished);
     next
+}
+
+/// Counts a request of a client that may have one more, and by its certificate for this host.
+fn enter(
+    site: &Site,
+    client: &Client,
+    incoming: &Incoming,
+    moved: Option<&Moved>,
+) -> Result<Option<Counted>> {
+    let counted = if moved.is_some() { None } else { site.clients.request(client.addresses.ip())? };
+    site.check_host(client, incoming)?;
+    Ok(counted)
 }
 
 /// An exchange that is recorded at its end, or when the engine's close drops it.

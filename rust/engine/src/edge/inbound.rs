@@ -197,17 +197,25 @@ impl<'a> Inbound<'a> {
 
     /// Reads the body of the latest request into `feed`, if there is one, and then watches the client until it leaves.
     /// Ends only with what went wrong: `CLIENT_GONE`, `REQUEST_TIMEOUT`, `REQUEST_TOO_LARGE`, or a malformed body.
-    pub(super) async fn listen(&mut self, body: BodyFraming, most: Option<u64>, feed: Option<Feed>) -> Error {
-        self.body_is_read = feed.is_none();
-        if let Some(feed) = feed {
-            // On the heap, because most requests have no body, and a client may be watched for hours.
-            if let Some(error) = boxed(|| self.take_body(body, most, feed)).await {
-                return error;
+    #[expect(clippy::manual_async_fn, reason = "an async fn keeps its arguments twice")]
+    pub(super) fn listen(
+        &mut self,
+        body: BodyFraming,
+        most: Option<u64>,
+        feed: Option<Feed>,
+    ) -> impl Future<Output = Error> {
+        async move {
+            self.body_is_read = feed.is_none();
+            if let Some(feed) = feed {
+                // On the heap, because most requests have no body, and a client may be watched for hours.
+                if let Some(error) = boxed(|| self.take_body(body, most, feed)).await {
+                    return error;
+                }
             }
-        }
-        match self.watch().await {
-            Ok(never) => never,
-            Err(error) => error,
+            match self.watch().await {
+                Ok(never) => never,
+                Err(error) => error,
+            }
         }
     }
 

@@ -121,9 +121,9 @@ impl Hash for Endpoint {
     }
 }
 
-/// Hashes endpoints by the hash that they have.
+/// Hashes what has a hash already, which it writes as a number.
 #[derive(Debug, Default)]
-pub(super) struct KnownHash(u64);
+pub(crate) struct KnownHash(u64);
 
 impl Hasher for KnownHash {
     fn finish(&self) -> u64 {
@@ -135,7 +135,7 @@ impl Hasher for KnownHash {
     }
 
     fn write(&mut self, _: &[u8]) {
-        unreachable!("only endpoints are hashed by it");
+        unreachable!("what it hashes has a hash");
     }
 }
 

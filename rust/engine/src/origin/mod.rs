@@ -49,6 +49,7 @@ mod upstream;
 
 pub use crate::net::http2::SessionLimits;
 pub(crate) use adopted::adopt;
+pub(crate) use endpoint::KnownHash;
 pub use endpoint::{Endpoint, Scheme};
 pub use fetch::fetch;
 pub(crate) use fetch::{begin, feed};

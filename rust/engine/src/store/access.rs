@@ -3,7 +3,6 @@
 use std::sync::Arc as Plain;
 
 use super::cache::Cache;
-use super::eviction::Item;
 use super::index::Note;
 use super::policy::{CachePolicy, Overrides};
 use super::requests::Requests;
@@ -93,11 +92,6 @@ impl Access {
         let wanted = stored.length().unwrap_or_default();
         wanted <= self.policy.max_object
             && self.cache.make_room(usize::try_from(wanted).unwrap_or(usize::MAX))
-    }
-
-    /// The eviction item of the part that begins at `start`: each part has a history of its own.
-    pub(super) fn item(&self, key: &Key, start: u64) -> Arc<Item<Key>> {
-        Item::new(self.cache.index.hash(key).wrapping_add(start), key.clone())
     }
 
     /// The tags of the route and the request. The origin may add others.

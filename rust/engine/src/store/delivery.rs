@@ -122,7 +122,7 @@ impl Delivery {
         // A response that was joined from parts, or came in chunks, has no Content-Length.
         let is_said = self.own_fields().iter().any(|(name, _)| is_one_of(name, &["content-length"]));
         if let Some(length) = length.filter(|_| !is_said && self.status != 204) {
-            self.added.write(b"Content-Length", length);
+            self.added.push_number(b"Content-Length", length);
         }
         self.body = length.map_or(BodyFraming::UntilClose, BodyFraming::Length);
         self.part = Some(self.read(None, slices));
@@ -143,7 +143,8 @@ impl Delivery {
             let length = length.unwrap_or_default();
             let multipart = Multipart::of(spans, length, content_type.as_deref(), &boundary);
             fields = without(&fields, &["content-type"]);
-            fields.write(b"Content-Type", format_args!("multipart/byteranges; boundary={boundary}"));
+            let kind = format!("multipart/byteranges; boundary={boundary}");
+            fields.push(b"Content-Type", kind.as_bytes());
             let mut parts = Vec::with_capacity(2 * spans.len() + 1);
             for (head, span) in multipart.heads.into_iter().zip(spans) {
                 parts.extend([Part::Text(head), self.read(Some(*span), slices)]);
@@ -152,7 +153,7 @@ impl Delivery {
             self.put_parts(parts);
             multipart.length
         };
-        fields.write(b"Content-Length", total);
+        fields.push_number(b"Content-Length", total);
         (self.status, self.reason, self.fields) = (206, Some(b"Partial Content".as_slice()), Some(fields));
         self.body = BodyFraming::Length(total);
     }
@@ -170,9 +171,11 @@ impl Delivery {
     /// this cache (RFC 9211, section 2).
     fn add_cache_fields(&mut self, status: &CacheStatus, name: &str, now: Time) {
         let stored = &self.object.stored;
-        self.added.write(b"Age", stored.freshness.age(now).as_secs());
+        self.added.push_number(b"Age", stored.freshness.age(now).as_secs());
         match self.fields.take() {
-            None if !self.object.has_status => self.added.write(b"Cache-Status", status.named(name)),
+            None if !self.object.has_status => {
+                self.added.push_with(b"Cache-Status", |out| status.write(name, out));
+            }
             fields => {
                 let fields = fields.unwrap_or_else(|| stored.fields.clone());
                 self.fields = Some(status.beside(name, fields));

@@ -14,7 +14,7 @@ use super::eviction::Item;
 use super::in_flight::Leader;
 use super::index::Note;
 use super::lookup::{FetchPlan, Lookup};
-use super::object::Object;
+use super::object::{Object, item};
 use super::policy::Unread;
 use super::purge::RequestEpoch;
 use crate::cache::{
@@ -326,7 +326,7 @@ impl FillTask {
         let sent = (!is_part).then(sent);
         let (body, filler) = Body::new(&self.access.cache.budget);
         let length = stored.length();
-        let object = Object::whole(stored, reason, self.access.item(&self.lookup.key, 0), body);
+        let object = Object::whole(stored, reason, item(&self.lookup.key, 0), body);
         let object = Arc::new(object.tagged(self.access.tags()));
         self.plan.status.stored = self.put(&object, old.as_deref());
         // It has no reader yet and must not count as abandoned.

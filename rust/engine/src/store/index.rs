@@ -1,13 +1,14 @@
 //! All entries by key. A shard is locked while an entry is looked up or changed, and never across I/O.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::entry::Entry;
 use super::object::{Object, Part};
 use super::purge::{PurgeLog, PurgePattern, RequestEpoch};
 use crate::cache::{Key, Stored, Time};
+use crate::origin::KnownHash;
 use crate::sync::{Arc, Mutex, lock};
 
 /// With this number of shards, a purge that looks at 100,000 responses keeps no thread waiting for more than a hundred
@@ -21,7 +22,6 @@ const MAX_NOTES_OF_SHARD: usize = 64;
 #[derive(Debug)]
 pub(super) struct Index {
     shards: Box<[Mutex<Shard>]>,
-    hasher: RandomState,
     /// The limit of variants of a key.
     most_variants: usize,
     /// The number of purges so far.
@@ -30,7 +30,7 @@ pub(super) struct Index {
 
 #[derive(Debug, Default)]
 struct Shard {
-    entries: HashMap<Key, Entry>,
+    entries: HashMap<Key, Entry, BuildHasherDefault<KnownHash>>,
     /// Notes by the hash of the key, and until when they hold.
     notes: HashMap<(u64, Note), Time>,
     purges: PurgeLog,
@@ -82,7 +82,7 @@ impl Index {
     /// An empty index. `most_variants`: the limit for a key; the oldest is dropped for a new one.
     pub(super) fn new(most_variants: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, hasher: RandomState::new(), most_variants, purges: AtomicU64::new(0) }
+        Self { shards, most_variants, purges: AtomicU64::new(0) }
     }
 
     /// Looks up and changes the entry of a key. An empty entry is removed afterwards.
@@ -92,7 +92,7 @@ impl Index {
 
     /// As [`Index::with`], with the notes about the key.
     pub(super) fn with_notes<T>(&self, key: &Key, work: impl FnOnce(&mut Entry, &KeyNotes<'_>) -> T) -> T {
-        let hash = self.hash(key);
+        let hash = key.known_hash();
         let Shard { entries, notes, .. } = &mut *lock(self.shard(hash));
         let memory = KeyNotes { hash, notes };
         if let Some(entry) = entries.get_mut(key) {
@@ -112,23 +112,18 @@ impl Index {
 
     /// Looks up the entry of a key, if there is one.
     pub(super) fn look<T>(&self, key: &Key, work: impl FnOnce(&Entry) -> T) -> Option<T> {
-        lock(self.shard(self.hash(key))).entries.get(key).map(work)
-    }
-
-    /// The hash of a key, by which it is remembered when it is not stored.
-    pub(super) fn hash(&self, key: &Key) -> u64 {
-        self.hasher.hash_one(key)
+        lock(self.shard(key.known_hash())).entries.get(key).map(work)
     }
 
     /// Whether there is this note about a key.
     pub(super) fn has_note(&self, key: &Key, note: Note, now: Time) -> bool {
-        let hash = self.hash(key);
+        let hash = key.known_hash();
         lock(self.shard(hash)).notes.get(&(hash, note)).is_some_and(|end| *end > now)
     }
 
     /// Adds a note about a key.
     pub(super) fn note(&self, key: &Key, note: Note, until: Time, now: Time) {
-        let hash = self.hash(key);
+        let hash = key.known_hash();
         let notes = &mut lock(self.shard(hash)).notes;
         if notes.len() >= MAX_NOTES_OF_SHARD {
             notes.retain(|_, end| *end > now);
@@ -160,7 +155,7 @@ impl Index {
         since: RequestEpoch,
     ) -> Option<Vec<Arc<Object>>> {
         // Under one lock, as a purge: a purge in between would miss it.
-        let hash = self.hash(key);
+        let hash = key.known_hash();
         let Shard { entries, purges, .. } = &mut *lock(self.shard(hash));
         if purges.has(hash, key, object, since) {
             return None;
@@ -180,7 +175,7 @@ impl Index {
         object: &Arc<Object>,
         since: RequestEpoch,
     ) -> Option<Added> {
-        let hash = self.hash(key);
+        let hash = key.known_hash();
         let Shard { entries, purges, .. } = &mut *lock(self.shard(hash));
         if purges.has(hash, key, object, since) {
             return None;
@@ -213,7 +208,7 @@ impl Index {
     /// Stores `object`, which has come a while ago, for the requests that no later response answers; or adds its parts
     /// to the stored parts of its state. `None` if it has been purged since it was requested.
     pub(super) fn offer(&self, key: &Key, object: &Arc<Object>, since: RequestEpoch) -> Option<Added> {
-        let hash = self.hash(key);
+        let hash = key.known_hash();
         let Shard { entries, purges, .. } = &mut *lock(self.shard(hash));
         if purges.has(hash, key, object, since) {
             return None;
@@ -251,7 +246,7 @@ impl Index {
         object: &Arc<Object>,
         since: RequestEpoch,
     ) -> Option<(Vec<Arc<Object>>, Arc<Object>)> {
-        let hash = self.hash(key);
+        let hash = key.known_hash();
         let Shard { entries, purges, .. } = &mut *lock(self.shard(hash));
         let entry = entries.get_mut(key)?;
         if purges.has(hash, key, object, since) || entry.has_newer(object, since.requested) {
@@ -265,7 +260,7 @@ impl Index {
 
     /// Whether `object` has been purged since it was requested.
     pub(super) fn is_void(&self, key: &Key, object: &Object, since: RequestEpoch) -> bool {
-        let hash = self.hash(key);
+        let hash = key.known_hash();
         lock(self.shard(hash)).purges.has(hash, key, object, since)
     }
 
@@ -277,7 +272,7 @@ impl Index {
         object: &Object,
         since: RequestEpoch,
     ) -> (Vec<Arc<Object>>, Option<RequestEpoch>) {
-        let hash = self.hash(key);
+        let hash = key.known_hash();
         let Shard { entries, purges, .. } = &mut *lock(self.shard(hash));
         let is_void = purges.has(hash, key, object, since);
         let own = self.next_purge();
@@ -318,7 +313,7 @@ impl Index {
         };
         if let PurgePattern::Keys(keys) = meant {
             for key in keys {
-                let hash = self.hash(key);
+                let hash = key.known_hash();
                 let Shard { entries, purges, .. } = &mut *lock(self.shard(hash));
                 // Under the lock: of two purges of a key, the one that is noted last has the higher number.
                 purges.add_key(hash, self.next_purge());
@@ -346,8 +341,8 @@ impl Index {
     }
 
     fn shard(&self, hash: u64) -> &Mutex<Shard> {
-        // The remainder fits: it is less than the number of shards.
-        &self.shards[usize::try_from(hash % self.shards.len() as u64).unwrap_or_default()]
+        // By bits in the middle: the map of a shard goes by those at either end. The remainder fits.
+        &self.shards[usize::try_from((hash >> 32) % self.shards.len() as u64).unwrap_or_default()]
     }
 
     /// The number of keys.

@@ -11,7 +11,7 @@ use super::cache::{Cache, seconds, until};
 use super::disk::format::{self, Head, Layout, PREFIX, encode};
 use super::disk::{new_name, said_of, write_body};
 use super::eviction::Item;
-use super::object::{Object, Part};
+use super::object::{Object, Part, item};
 use super::purge::RequestEpoch;
 use crate::cache::{Content, Key};
 use crate::pool::Purpose;
@@ -104,12 +104,10 @@ impl Cache {
     /// Stores a record, unless it was purged or there is a later response.
     fn take_record(&self, head: Head, body: Arc<Body>, layout: Layout, hits: u64) {
         let Head { key, stored, reason, tags, .. } = head;
-        let hash = self.index.hash(&key);
-        let item = |place: u64| Item::new(hash.wrapping_add(place), key.clone());
-        let own = item(0);
+        let own = item(&key, 0);
         let (object, leaving) = if let Content::Parts(spans, _) = &stored.content {
             let span = spans.iter().next().unwrap_or_else(|| stored.content.first());
-            let leaving = item(span.start());
+            let leaving = item(&key, span.start());
             (Object::part(stored, own, Arc::clone(&leaving), span, body), leaving)
         } else {
             let mut whole = Object::whole(stored, &reason, Arc::clone(&own), body);

@@ -51,6 +51,11 @@ pub(super) enum Bytes {
     File(Arc<OpenFile>),
 }
 
+/// The eviction item of the part that begins at `start`: each part has a history of its own.
+pub(super) fn item(key: &Key, start: u64) -> Arc<Item<Key>> {
+    Item::new(key.known_hash().wrapping_add(start), key.clone())
+}
+
 impl Object {
     fn new(
         stored: Stored,

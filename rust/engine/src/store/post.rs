@@ -5,7 +5,7 @@ use super::access::Access;
 use super::body::{Body, Filler};
 use super::cache::Cache;
 use super::lookup::Lookup;
-use super::object::Object;
+use super::object::{Object, item};
 use super::purge::RequestEpoch;
 use crate::cache::{Content, Stored, Timing};
 use crate::pool::Slice;
@@ -46,7 +46,7 @@ impl<'a> PostResponse<'a> {
             return None;
         }
         let (body, filler) = Body::new(&access.cache.budget);
-        let object = Object::whole(stored, head.reason(), access.item(&lookup.key, 0), body);
+        let object = Object::whole(stored, head.reason(), item(&lookup.key, 0), body);
         let object = Arc::new(object.tagged(access.tags()));
         let (gone, since) = access.cache.index.supersede(&lookup.key, &object, since);
         access.cache.drop_objects(gone, None);

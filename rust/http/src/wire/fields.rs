@@ -1,7 +1,8 @@
 //! Header fields in one allocation.
 
 use std::fmt;
-use std::io::Write;
+
+use super::text::write_number;
 
 /// The two lengths in front of a field.
 const LENGTHS: usize = 2 * size_of::<usize>();
@@ -30,14 +31,19 @@ impl Fields {
         self.count += 1;
     }
 
-    /// As [`Fields::push`], with a value that is displayed.
-    pub fn write(&mut self, name: &[u8], value: impl fmt::Display) {
+    /// As [`Fields::push`], with the value that `write` appends.
+    pub fn push_with(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         self.push(name, b"");
         let middle = self.bytes.len();
-        write!(self.bytes, "{value}").expect("a Vec takes all that is written");
+        write(&mut self.bytes);
         let length = self.bytes.len() - middle;
         self.bytes[start + LENGTHS / 2..start + LENGTHS].copy_from_slice(&length.to_ne_bytes());
+    }
+
+    /// As [`Fields::push`], with a number for a value.
+    pub fn push_number(&mut self, name: &[u8], number: u64) {
+        self.push_with(name, |out| write_number(out, number));
     }
 
     /// An iterator of names and values.

@@ -149,10 +149,11 @@ impl Head {
 /// Appends the status line that a client of HTTP/1.1 gets.
 pub fn write_status_line(out: &mut Vec<u8>, status: u16, reason: &[u8]) {
     let digit = |place: u16| b'0' + u8::try_from(status / place % 10).unwrap_or_default();
-    let status = [digit(100), digit(10), digit(1)];
-    for part in [b"HTTP/1.1 ", status.as_slice(), b" ", reason, b"\r\n"] {
-        out.extend_from_slice(part);
-    }
+    out.reserve(reason.len() + 15);
+    out.extend_from_slice(b"HTTP/1.1 ");
+    out.extend_from_slice(&[digit(100), digit(10), digit(1), b' ']);
+    out.extend_from_slice(reason);
+    out.extend_from_slice(b"\r\n");
 }
 
 impl fmt::Debug for Head {

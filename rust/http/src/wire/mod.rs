@@ -45,7 +45,7 @@ pub use spans::{Span, Spans};
 pub use target::{has_dot_segments, is_target};
 pub use text::{
     Names, folded, is_one_of, is_same_name, is_token, media_type, members, names_event_stream, reads_as,
-    reads_as_one_of, trim, write_field,
+    reads_as_one_of, trim, write_field, write_number,
 };
 #[cfg(not(loom))]
 pub use websocket::{Handshake, offers_websocket};

@@ -3,13 +3,14 @@
 //! Only this file writes the fields that delimit the body or describe the connection; a caller that sets them gets an
 //! error. No value of a caller can start a new line.
 
-use std::io::Write;
 use std::num::NonZeroUsize;
 use std::ops::Deref;
 
 use super::body::BodyFraming;
 use super::fields::Fields;
-use super::text::{Characters, Names, is_same_name, is_token, quoted, text_length, write_field};
+use super::text::{
+    Characters, Names, is_same_name, is_token, quoted, text_length, write_field, write_number,
+};
 use penstock_error::{Code, Error, Result};
 
 /// Fields about the connection or the body's coding, which a caller must not set (RFC 9110, section 7.6.1, and
@@ -50,9 +51,11 @@ pub fn encode_request(
     let size = headers.size() + 4 * headers.len();
     // And for the trace, which is told after this.
     let mut head = Vec::with_capacity(method.len() + target.len() + host.len() + size + 160);
-    for part in [method.as_bytes(), b" ", target.as_bytes(), b" HTTP/1.1\r\nHost: ", host, b"\r\n"] {
-        head.extend_from_slice(part);
-    }
+    head.extend_from_slice(method.as_bytes());
+    head.extend_from_slice(b" ");
+    head.extend_from_slice(target.as_bytes());
+    head.extend_from_slice(b" HTTP/1.1\r\n");
+    write_field(&mut head, b"Host", host);
     let mut takes_trailers = false;
     for (name, value) in headers.iter() {
         if !is_token(name) {
@@ -97,7 +100,9 @@ pub fn encode_request(
 }
 
 fn write_length(head: &mut Vec<u8>, length: u64) {
-    write!(head, "Content-Length: {length}\r\n").expect("a Vec takes all that is written");
+    head.extend_from_slice(b"Content-Length: ");
+    write_number(head, length);
+    head.extend_from_slice(b"\r\n");
 }
 
 fn check_method(method: &str) -> Result<()> {

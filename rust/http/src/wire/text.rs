@@ -199,9 +199,40 @@ pub fn media_type(content_type: &[u8]) -> &[u8] {
     trim(content_type.split(|byte| *byte == b';').next().unwrap_or_default())
 }
 
-/// Appends a field as a line.
+/// Appends a field as a line. Written out: in a loop over the four parts the two marks are copied by calls as well.
 pub fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    for part in [name, b": ", value, b"\r\n"] {
-        out.extend_from_slice(part);
+    out.reserve(name.len() + value.len() + 4);
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends a number in decimal digits. `write!` takes 100 instructions more, several times for each hit.
+pub fn write_number(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut start = digits.len();
+    loop {
+        start -= 1;
+        digits[start] = b"0123456789"[(number % 10) as usize];
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[start..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_they_are_displayed() {
+        for number in [0, 1, 9, 10, 99, 100, 4_294_967_296, u64::MAX - 1, u64::MAX] {
+            let mut out = b"Age: ".to_vec();
+            write_number(&mut out, number);
+            assert_eq!(out, format!("Age: {number}").into_bytes());
+        }
     }
 }

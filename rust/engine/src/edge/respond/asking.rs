@@ -16,8 +16,12 @@ use crate::wire::{Fields, is_same_name, members};
 
 impl Task<'_> {
     /// The target at the origin.
-    pub(super) fn target_at(&self, relay: &Relay) -> String {
-        self.target_at.map_or_else(|| relay.target(&self.target()), str::to_owned)
+    pub(super) fn target_at(&self, relay: &Relay) -> Cow<'_, str> {
+        match (self.target_at, self.target()) {
+            (Some(target), _) => Cow::Borrowed(target),
+            (None, Cow::Borrowed(path)) => relay.target(path),
+            (None, Cow::Owned(path)) => Cow::Owned(relay.target(&path).into_owned()),
+        }
     }
 
     fn verifier(&self) -> Option<&dyn Verifier> {
@@ -104,7 +108,7 @@ impl Task<'_> {
             endpoint: spec.origin.endpoint.clone(),
             upstream: spec.origin.upstream.clone(),
             method: incoming.shared_method(),
-            target: self.target_at(relay),
+            target: self.target_at(relay).into_owned(),
             authority: Plain::clone(&spec.origin.authority),
             headers: headers.into(),
             body,

@@ -91,29 +91,32 @@ async fn answer_preflight(task: &Task<'_>, inbound: &mut Inbound<'_>, bytes: Vec
 }
 
 /// Answers by `relay`. `pass`: the request was admitted by the gate of the task.
-pub(super) async fn answer_by_relay(
+#[expect(clippy::manual_async_fn, reason = "an async fn keeps its arguments twice")]
+pub(super) fn answer_by_relay(
     task: &Task<'_>,
     inbound: &mut Inbound<'_>,
     announced: Announced,
     relay: &Relay,
     pass: Option<Box<Pass>>,
-) -> Result<()> {
-    let is_let_in = pass.is_some() || task.gate.is_none();
-    // What an origin or the cache gives is as long as it says: both have checked it.
-    // On the heap: without its 300 bytes the future of an exchange has no more than the allocator keeps at hand for a thread.
-    let mut outgoing = Box::new(Outgoing::new(task.site.config.write_timeout, Code::Internal));
-    let mut is_hit = false;
-    let may_hit = is_let_in && !task.is_tunnel && task.moved.is_none();
-    if may_hit && announced.framing == BodyFraming::Empty {
-        let begin = |context: &mut Context<'_>| begin_hit(context, task, relay, &mut outgoing);
-        is_hit = at_once(begin).await?;
-        // Most hits are sent at once: meanwhile the task need not listen to the client, nor for the end of the site.
-        if is_hit && at_once(|context| is_sent(context, task, &mut outgoing)).await {
-            return Ok(());
+) -> impl Future<Output = Result<()>> {
+    async move {
+        let is_let_in = pass.is_some() || task.gate.is_none();
+        // What an origin or the cache gives is as long as it says: both have checked it.
+        // On the heap: without its 300 bytes the future of an exchange has no more than the allocator keeps at hand for a thread.
+        let mut outgoing = Box::new(Outgoing::new(task.site.config.write_timeout, Code::Internal));
+        let mut is_hit = false;
+        let may_hit = is_let_in && !task.is_tunnel && task.moved.is_none();
+        if may_hit && announced.framing == BodyFraming::Empty {
+            let begin = |context: &mut Context<'_>| begin_hit(context, task, relay, &mut outgoing);
+            is_hit = at_once(begin).await?;
+            // Most hits are sent at once: meanwhile the task need not listen to the client, nor for the end of the site.
+            if is_hit && at_once(|context| is_sent(context, task, &mut outgoing)).await {
+                return Ok(());
+            }
         }
+        // On the heap: a hit needs no room for it.
+        boxed(|| attempt(task, inbound, announced, relay, pass, is_hit, &mut outgoing)).await
     }
-    // On the heap: a hit needs no room for it.
-    boxed(|| attempt(task, inbound, announced, relay, pass, is_hit, &mut outgoing)).await
 }
 
 /// Answers with what comes by and by, and listens to the client meanwhile. `pass`: the request was let in. `is_hit`: what is
@@ -155,35 +158,38 @@ async fn attempt(
 }
 
 /// Begins to answer, unless that is done (`is_hit`), and sends the answer. `is_awaited`: the client waits to be asked for its body.
-async fn send_answer(
+#[expect(clippy::manual_async_fn, reason = "an async fn keeps its arguments twice")]
+fn send_answer(
     task: &Task<'_>,
     relay: &Relay,
     (body, is_awaited): (RequestBody, bool),
     mut is_hit: bool,
     outgoing: &mut Outgoing,
-) -> Result<()> {
-    if is_awaited {
-        task.progress.add_interim(CONTINUE.len());
-        outgoing.push(Piece::Mark(CONTINUE));
-    }
-    let mut body = Some(body);
-    loop {
-        let (is_events, left) = if std::mem::take(&mut is_hit) {
-            (false, None)
-        } else {
-            // A request that what is stored may answer has no body.
-            let body = body.take().unwrap_or(RequestBody::None);
-            // On the heap: a body may come for hours when its head has come.
-            match boxed(|| begin(task, relay, body, outgoing)).await {
-                Ok(Begun::Body { is_events, left }) => (is_events, left),
-                Ok(Begun::Sent) => return Ok(()),
-                Err(error) if task.may_ask_again(&error, outgoing) => continue,
-                Err(error) => return Err(error),
+) -> impl Future<Output = Result<()>> {
+    async move {
+        if is_awaited {
+            task.progress.add_interim(CONTINUE.len());
+            outgoing.push(Piece::Mark(CONTINUE));
+        }
+        let mut body = Some(body);
+        loop {
+            let (is_events, left) = if std::mem::take(&mut is_hit) {
+                (false, None)
+            } else {
+                // A request that what is stored may answer has no body.
+                let body = body.take().unwrap_or(RequestBody::None);
+                // On the heap: a body may come for hours when its head has come.
+                match boxed(|| begin(task, relay, body, outgoing)).await {
+                    Ok(Begun::Body { is_events, left }) => (is_events, left),
+                    Ok(Begun::Sent) => return Ok(()),
+                    Err(error) if task.may_ask_again(&error, outgoing) => continue,
+                    Err(error) => return Err(error),
+                }
+            };
+            match send(task, relay.leave(Some(is_events)), is_events, left, outgoing, |_| {}).await {
+                Err(error) if task.may_ask_again(&error, outgoing) => {}
+                sent => return sent,
             }
-        };
-        match send(task, relay.leave(Some(is_events)), is_events, left, outgoing, |_| {}).await {
-            Err(error) if task.may_ask_again(&error, outgoing) => {}
-            sent => return sent,
         }
     }
 }

@@ -7,8 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
 use super::super::cache::Cache;
-use super::super::eviction::Item;
-use super::super::object::Object;
+use super::super::object::{Object, item};
 use super::super::purge::RequestEpoch;
 use super::file::StoredFile;
 use super::format::{Head, Layout, PREFIX, decode, room};
@@ -53,8 +52,7 @@ impl Cache {
     /// Adds a response to the index, beside parts of the same state, unless it has been purged or there is a newer one.
     fn offer(&self, disk: &Disk, layout: Layout, head: Head) {
         let Head { key, stored, reason, tags, trailers } = head;
-        let hash = self.index.hash(&key);
-        let item = |place| Item::new(hash.wrapping_add(place), key.clone());
+        let item = |start| item(&key, start);
         let ending = Ending { trailers, ..Ending::default() };
         let stored_file = Arc::new(StoredFile::new(layout, item(stored.content.first().start()), ending));
         let object = Arc::new(Object::on_disk(stored, reason, tags, item, Arc::clone(&stored_file)));

@@ -12,7 +12,7 @@ use crate::store::body::Body;
 use crate::store::entry::FillOutcome;
 use crate::store::index::Note;
 use crate::store::lookup::Extent;
-use crate::store::object::Object;
+use crate::store::object::{Object, item};
 use crate::store::slices::changed;
 use crate::stream::Stream;
 use crate::sync::Arc;
@@ -209,9 +209,8 @@ impl FillTask {
     /// Stores a part, beside the stored parts of its state.
     pub(super) async fn add(&mut self, stream: Stream, stored: Stored, span: Span, old: Option<Arc<Object>>) {
         let (body, filler) = Body::new(&self.access.cache.budget);
-        let item = self.access.item(&self.lookup.key, span.start());
-        let object =
-            Object::part(stored, self.access.item(&self.lookup.key, 0), Arc::clone(&item), span, body);
+        let leaving = item(&self.lookup.key, span.start());
+        let object = Object::part(stored, item(&self.lookup.key, 0), Arc::clone(&leaving), span, body);
         let object = Arc::new(object.tagged(self.access.tags()));
         self.access.cache.make_room(usize::try_from(span.len()).unwrap_or(usize::MAX));
         self.plan.status.stored =
@@ -230,8 +229,8 @@ impl FillTask {
         let fetched = Fetched { as_it_came, held: held.clone(), ..self.fetched(own) };
         let settled = self.look(old, Some(&object), held);
         self.tell(settled, Ok(Filled::Stored(fetched)));
-        if self.copy(&stream, filler, &item, Some(span.len())).await {
-            self.access.cache.admit(&self.lookup.key, &item);
+        if self.copy(&stream, filler, &leaving, Some(span.len())).await {
+            self.access.cache.admit(&self.lookup.key, &leaving);
         }
     }
 }
