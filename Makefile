@@ -88,7 +88,7 @@ test-rust-part:
 
 # The engine's tests and the parts of the Python tests run side by side, the longest first: `make` has a part begin where another
 # has ended. A part is a folder or a file, without the parts that are below it. A test waits for a third of its time and more,
-# so there are two parts for each core.
+# so there are two parts for each core. With three a server under test finds itself late, and refuses requests.
 PARTS = tests/upgrade tests $(addprefix tests/,workers cache/test_ranges.py hub media load cache workers/test_serving.py dashboards \
   gateway metrics lane browsers deploy edge test_serve_names.py events workers/test_supervisor.py origins test_memory.py \
   test_typing.py configuration access)

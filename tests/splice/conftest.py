@@ -1,14 +1,11 @@
 """Large bodies that the kernel moves from an origin's socket to a client's: by a native route, and by the application's
 lane where the handler is `Gateway.relay` itself."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest
 from aiohttp import web
 
-from support.leaks import engine_under_test
-from support.ways import Relay, Way
+from support.ways import Relay, Way, fixture_of
 
 WAYS = [("native", 1), ("native", 3), ("app", 1)]
 
@@ -28,11 +25,4 @@ class Splicing(Way):
         return self.engine.stats().bytes_spliced
 
 
-@pytest.fixture(params=WAYS, ids=lambda way: f"{way[0]}, {way[1]} threads")
-async def way(request: pytest.FixtureRequest) -> AsyncIterator[Splicing]:
-    name, threads = request.param
-    async with engine_under_test(request, threads=threads) as engine:
-        way = Splicing(engine, name)
-        yield way
-        await way.close()
-        del way
+way = fixture_of(Splicing, WAYS)

@@ -202,15 +202,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     leave_out(items, "way", NEEDLESS)
 
 
-@pytest.fixture(
-    params=WAYS,
-    ids=lambda way: f"{way[0]}, {way[1]} threads",
-)
-async def way(request: pytest.FixtureRequest) -> AsyncIterator[Way]:
-    """One way to relay; afterwards every slab must be back, and no task of the test running."""
-    name, threads = request.param
-    async with engine_under_test(request, threads=threads) as engine:
-        way = Way(engine, name)
-        yield way
-        await way.close()
-        del way
+def fixture_of(kind: type[Way], ways: list[tuple[str, int]]) -> Any:
+    """A fixture of one way after the other; afterwards every slab must be back, and no task of the test running."""
+
+    @pytest.fixture(params=ways, ids=lambda way: f"{way[0]}, {way[1]} threads")
+    async def way(request: pytest.FixtureRequest) -> AsyncIterator[Way]:
+        name, threads = request.param
+        async with engine_under_test(request, threads=threads) as engine:
+            way = kind(engine, name)
+            yield way
+            await way.close()
+            del way
+
+    return way
+
+
+way = fixture_of(Way, WAYS)
