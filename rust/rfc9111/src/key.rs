@@ -92,7 +92,7 @@ pub struct Target<'a> {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     url: Box<str>,
-    /// Of the URL: a hit asks for it three times, and each time would take 250 instructions.
+    /// Of the URL: a hit needs it twice, for the shard and for its map, and each time would take 250 instructions.
     hash: u64,
 }
 
