@@ -96,8 +96,8 @@ pub struct Key {
     hash: u64,
 }
 
-/// Its keys are random, so a client cannot find URLs with equal hashes.
-static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+/// Its keys are random, so a client cannot find URLs, or values of fields, with equal hashes.
+pub(super) static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 impl Key {
     /// The key of a target. The default port of the scheme is dropped, and the host is in lower

@@ -4,9 +4,9 @@
 //! Two values match only if they mean the same by the rules of their field. If the rules are not known, lines are
 //! joined and whitespace around commas is removed, which changes the meaning of no list.
 
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
-use std::sync::LazyLock;
+use std::hash::{BuildHasher, Hash, Hasher};
 
+use super::key::HASHER;
 use super::policy::Languages;
 use penstock_http::wire::list::{Lines, split, values};
 use penstock_http::wire::{is_one_of, is_token, members};
@@ -96,9 +96,6 @@ pub(super) struct Kind {
 
 /// The normalised value of a field; `None` if the request does not have it.
 type Value = Option<Box<[u8]>>;
-
-/// Its keys are random, so a client cannot find values with equal hashes.
-static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 impl Kind {
     fn new(names: &[Box<[u8]>], values: Box<[Value]>) -> Self {

@@ -278,7 +278,10 @@ async fn answer(
     next
 }
 
-/// Counts a request of a client that may have one more, and by its certificate for this host.
+/// Counts the request, if its client may have one more and the certificate of the connection is for its host.
+///
+/// # Errors
+/// `ADDRESS_LIMITED`, `MISDIRECTED_REQUEST`.
 fn enter(
     site: &Site,
     client: &Client,

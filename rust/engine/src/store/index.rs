@@ -93,7 +93,7 @@ impl Index {
     /// As [`Index::with`], with the notes about the key.
     pub(super) fn with_notes<T>(&self, key: &Key, work: impl FnOnce(&mut Entry, &KeyNotes<'_>) -> T) -> T {
         let hash = key.known_hash();
-        let Shard { entries, notes, .. } = &mut *lock(self.shard(hash));
+        let Shard { entries, notes, .. } = &mut *lock(self.shard(key));
         let memory = KeyNotes { hash, notes };
         if let Some(entry) = entries.get_mut(key) {
             let found = work(entry, &memory);
@@ -112,19 +112,19 @@ impl Index {
 
     /// Looks up the entry of a key, if there is one.
     pub(super) fn look<T>(&self, key: &Key, work: impl FnOnce(&Entry) -> T) -> Option<T> {
-        lock(self.shard(key.known_hash())).entries.get(key).map(work)
+        lock(self.shard(key)).entries.get(key).map(work)
     }
 
     /// Whether there is this note about a key.
     pub(super) fn has_note(&self, key: &Key, note: Note, now: Time) -> bool {
         let hash = key.known_hash();
-        lock(self.shard(hash)).notes.get(&(hash, note)).is_some_and(|end| *end > now)
+        lock(self.shard(key)).notes.get(&(hash, note)).is_some_and(|end| *end > now)
     }
 
     /// Adds a note about a key.
     pub(super) fn note(&self, key: &Key, note: Note, until: Time, now: Time) {
         let hash = key.known_hash();
-        let notes = &mut lock(self.shard(hash)).notes;
+        let notes = &mut lock(self.shard(key)).notes;
         if notes.len() >= MAX_NOTES_OF_SHARD {
             notes.retain(|_, end| *end > now);
         }
@@ -155,9 +155,8 @@ impl Index {
         since: RequestEpoch,
     ) -> Option<Vec<Arc<Object>>> {
         // Under one lock, as a purge: a purge in between would miss it.
-        let hash = key.known_hash();
-        let Shard { entries, purges, .. } = &mut *lock(self.shard(hash));
-        if purges.has(hash, key, object, since) {
+        let Shard { entries, purges, .. } = &mut *lock(self.shard(key));
+        if purges.has(key, object, since) {
             return None;
         }
         if entries.get(key).is_some_and(|entry| entry.has_newer(object, since.requested)) {
@@ -175,9 +174,8 @@ impl Index {
         object: &Arc<Object>,
         since: RequestEpoch,
     ) -> Option<Added> {
-        let hash = key.known_hash();
-        let Shard { entries, purges, .. } = &mut *lock(self.shard(hash));
-        if purges.has(hash, key, object, since) {
+        let Shard { entries, purges, .. } = &mut *lock(self.shard(key));
+        if purges.has(key, object, since) {
             return None;
         }
         let is_late = |entry: &Entry| {
@@ -208,9 +206,8 @@ impl Index {
     /// Stores `object`, which has come a while ago, for the requests that no later response answers; or adds its parts
     /// to the stored parts of its state. `None` if it has been purged since it was requested.
     pub(super) fn offer(&self, key: &Key, object: &Arc<Object>, since: RequestEpoch) -> Option<Added> {
-        let hash = key.known_hash();
-        let Shard { entries, purges, .. } = &mut *lock(self.shard(hash));
-        if purges.has(hash, key, object, since) {
+        let Shard { entries, purges, .. } = &mut *lock(self.shard(key));
+        if purges.has(key, object, since) {
             return None;
         }
         let there = entries.get_mut(key).map_or([].as_mut_slice(), |entry| entry.objects_mut());
@@ -246,10 +243,9 @@ impl Index {
         object: &Arc<Object>,
         since: RequestEpoch,
     ) -> Option<(Vec<Arc<Object>>, Arc<Object>)> {
-        let hash = key.known_hash();
-        let Shard { entries, purges, .. } = &mut *lock(self.shard(hash));
+        let Shard { entries, purges, .. } = &mut *lock(self.shard(key));
         let entry = entries.get_mut(key)?;
-        if purges.has(hash, key, object, since) || entry.has_newer(object, since.requested) {
+        if purges.has(key, object, since) || entry.has_newer(object, since.requested) {
             return None;
         }
         let current = entry.with_item(&old.item)?;
@@ -260,8 +256,7 @@ impl Index {
 
     /// Whether `object` has been purged since it was requested.
     pub(super) fn is_void(&self, key: &Key, object: &Object, since: RequestEpoch) -> bool {
-        let hash = key.known_hash();
-        lock(self.shard(hash)).purges.has(hash, key, object, since)
+        lock(self.shard(key)).purges.has(key, object, since)
     }
 
     /// Removes all responses of a key because `object` replaces them, and returns them with the epoch from which
@@ -272,11 +267,10 @@ impl Index {
         object: &Object,
         since: RequestEpoch,
     ) -> (Vec<Arc<Object>>, Option<RequestEpoch>) {
-        let hash = key.known_hash();
-        let Shard { entries, purges, .. } = &mut *lock(self.shard(hash));
-        let is_void = purges.has(hash, key, object, since);
+        let Shard { entries, purges, .. } = &mut *lock(self.shard(key));
+        let is_void = purges.has(key, object, since);
         let own = self.next_purge();
-        purges.add_key(hash, own);
+        purges.add_key(key, own);
         let gone = entries.remove(key).map(Entry::into_objects).unwrap_or_default();
         (gone, (!is_void).then_some(RequestEpoch { own_purge: Some(own), ..since }))
     }
@@ -313,10 +307,9 @@ impl Index {
         };
         if let PurgePattern::Keys(keys) = meant {
             for key in keys {
-                let hash = key.known_hash();
-                let Shard { entries, purges, .. } = &mut *lock(self.shard(hash));
+                let Shard { entries, purges, .. } = &mut *lock(self.shard(key));
                 // Under the lock: of two purges of a key, the one that is noted last has the higher number.
-                purges.add_key(hash, self.next_purge());
+                purges.add_key(key, self.next_purge());
                 if entries.get_mut(key).is_some_and(|entry| !visit(key, entry)) {
                     entries.remove(key);
                 }
@@ -340,9 +333,9 @@ impl Index {
         }
     }
 
-    fn shard(&self, hash: u64) -> &Mutex<Shard> {
+    fn shard(&self, key: &Key) -> &Mutex<Shard> {
         // By bits in the middle: the map of a shard goes by those at either end. The remainder fits.
-        &self.shards[usize::try_from((hash >> 32) % self.shards.len() as u64).unwrap_or_default()]
+        &self.shards[usize::try_from((key.known_hash() >> 32) % self.shards.len() as u64).unwrap_or_default()]
     }
 
     /// The number of keys.

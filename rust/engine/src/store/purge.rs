@@ -131,7 +131,8 @@ pub(super) struct PurgeLog {
 
 impl PurgeLog {
     /// Adds the purge of a key.
-    pub(super) fn add_key(&mut self, hash: u64, number: u64) {
+    pub(super) fn add_key(&mut self, key: &Key, number: u64) {
+        let hash = key.known_hash();
         if self.keys.len() >= MAX_KEYS_OF_SHARD && !self.keys.contains_key(&hash) {
             // None of them is later.
             self.all = self.last;
@@ -158,13 +159,16 @@ impl PurgeLog {
     }
 
     /// Whether `object` was purged since it was requested.
-    pub(super) fn has(&self, hash: u64, key: &Key, object: &Object, since: RequestEpoch) -> bool {
+    pub(super) fn has(&self, key: &Key, object: &Object, since: RequestEpoch) -> bool {
         let RequestEpoch { purge: last, own_purge, .. } = since;
         if self.last <= last || cfg!(all(test, planted_bug = "purge-misses-fill")) {
             return false;
         }
         self.all > last
-            || self.keys.get(&hash).is_some_and(|number| *number > last && Some(*number) != own_purge)
+            || self
+                .keys
+                .get(&key.known_hash())
+                .is_some_and(|number| *number > last && Some(*number) != own_purge)
             || self.patterns.iter().any(|(meant, number)| *number > last && meant.has(key, object))
     }
 }

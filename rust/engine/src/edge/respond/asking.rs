@@ -17,10 +17,12 @@ use crate::wire::{Fields, is_same_name, members};
 impl Task<'_> {
     /// The target at the origin.
     pub(super) fn target_at(&self, relay: &Relay) -> Cow<'_, str> {
-        match (self.target_at, self.target()) {
-            (Some(target), _) => Cow::Borrowed(target),
-            (None, Cow::Borrowed(path)) => relay.target(path),
-            (None, Cow::Owned(path)) => Cow::Owned(relay.target(&path).into_owned()),
+        if let Some(target) = self.target_at {
+            return Cow::Borrowed(target);
+        }
+        match self.target() {
+            Cow::Borrowed(path) => relay.target(path),
+            Cow::Owned(path) => Cow::Owned(relay.target(&path).into_owned()),
         }
     }
 
