@@ -1,6 +1,8 @@
 //! Request collapsing: a request that wants what another is fetching waits for that fill; otherwise it leads a fill
 //! that later requests may join.
 
+use std::task::{Context, Poll};
+
 use tokio::sync::mpsc;
 
 use super::access::Access;
@@ -20,6 +22,23 @@ pub(super) enum Wait {
     Lead(Lead),
     /// It waits for another request's fill.
     Join(Waiter<FillOutcome>),
+}
+
+/// A request's place in another request's fill. It holds what the fill stores until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    pub(super) waiter: Waiter<FillOutcome>,
+    /// The fills whose answers were refused to the request before this one.
+    pub(super) refused: u32,
+}
+
+impl Joined {
+    /// Ready when the fill is settled: whether something is stored, or growing, that may answer the request.
+    pub(crate) fn poll_stored(&self, context: &Context<'_>) -> Poll<bool> {
+        let is_stored =
+            |outcome| matches!(outcome, Some(FillOutcome::LookAgain(_) | FillOutcome::Replaced(..)));
+        self.waiter.poll(context).map(is_stored)
+    }
 }
 
 /// A fetch that has not begun, and the messages for its request.

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 
 use super::access::Access;
 use super::cache::{Cache, seconds};
-use super::collapse::{Wait, closed};
+use super::collapse::{Joined, Wait, closed};
 use super::delivery::{Delivery, Serving};
 use super::disk::Loaded;
 use super::entry::{Entry, FillOutcome};
@@ -35,10 +35,10 @@ use crate::work::{Work, worked};
 /// A fill goes on, or not, as the policy says; a response that is not stored ends at once.
 pub async fn fetch(access: Access, request: Box<origin::Request>, feed: Feed) {
     let answer = async {
-        match access.find(request, &feed).await? {
+        match access.find(request, None, &feed).await? {
             Served::Stored(delivery) => delivery.send(&access.cache.pool, &feed).await,
             Served::Passed(result) => result,
-            Served::Begun(_) => {
+            Served::Begun(_) | Served::Joined(_) => {
                 Err(Code::Internal.error("a response was handed over, and its caller takes none"))
             }
         }
@@ -58,18 +58,26 @@ pub(crate) enum Found {
     Stored(Box<Delivery>),
     /// It is the origin's, and is not stored.
     Passed(Box<(ResponseHead, Begun)>),
+    /// Another request fetches it. The caller waits, since it needs less room for that, and looks again.
+    Joined(Joined),
 }
 
 /// As [`fetch`], but nothing of a response that is found, or that is not stored, is put into `feed`. `None`: any other response has
-/// been put into it.
+/// been put into it. `joined`: the fill that the request has waited for, and that is settled.
 ///
 /// # Cancellation
 /// As [`fetch`]. The consumer of `feed` leaves by dropping this.
-pub(crate) async fn serve(access: Access, request: Box<origin::Request>, feed: Feed) -> Option<Found> {
+pub(crate) async fn serve(
+    access: Access,
+    request: Box<origin::Request>,
+    joined: Option<Joined>,
+    feed: Feed,
+) -> Option<Found> {
     let access = Access { hands_over: true, ..access };
-    let result = match worked(Work::Cache, access.find(request, &feed)).await {
+    let result = match worked(Work::Cache, access.find(request, joined, &feed)).await {
         Ok(Served::Stored(delivery)) => return Some(Found::Stored(delivery)),
         Ok(Served::Begun(begun)) => return Some(Found::Passed(begun)),
+        Ok(Served::Joined(joined)) => return Some(Found::Joined(joined)),
         Ok(Served::Passed(result)) => result,
         Err(error) => Err(error),
     };
@@ -96,6 +104,8 @@ enum Served {
     Passed(Result<Ending>),
     /// The origin's answer, for the caller to send.
     Begun(Box<(ResponseHead, Begun)>),
+    /// A place in another request's fill, for the caller to wait in.
+    Joined(Joined),
 }
 
 /// What to do next, decided under the lock of the entry.
@@ -108,11 +118,21 @@ enum LookupStep {
 
 impl Access {
     /// What answers `request`, which is counted.
-    async fn find(&self, request: Box<origin::Request>, feed: &Feed) -> Result<Served> {
-        self.run(request, feed).await.inspect_err(|_| self.requests.count(CacheResult::Error))
+    async fn find(
+        &self,
+        request: Box<origin::Request>,
+        joined: Option<Joined>,
+        feed: &Feed,
+    ) -> Result<Served> {
+        self.run(request, joined, feed).await.inspect_err(|_| self.requests.count(CacheResult::Error))
     }
 
-    async fn run(&self, mut request: Box<origin::Request>, feed: &Feed) -> Result<Served> {
+    async fn run(
+        &self,
+        mut request: Box<origin::Request>,
+        joined: Option<Joined>,
+        feed: &Feed,
+    ) -> Result<Served> {
         let key = self.overrides.key.as_deref();
         let is_read = matches!(&*request.method, "GET" | "HEAD");
         let may_be_stored = (is_read || request.method == "POST") && !self.overrides.bypass;
@@ -124,16 +144,20 @@ impl Access {
         if self.overrides.bypass {
             return self.pass(&lookup, request, forwarded(Why::Bypass), feed).await;
         }
-        self.answer(&lookup, feed).await
+        self.answer(&lookup, joined, feed).await
     }
 
-    /// Answers a GET or HEAD without a body.
-    async fn answer(&self, lookup: &Arc<Lookup>, feed: &Feed) -> Result<Served> {
+    /// Answers a GET or HEAD without a body, which has waited for the fill of `joined` if there is one.
+    async fn answer(&self, lookup: &Arc<Lookup>, mut joined: Option<Joined>, feed: &Feed) -> Result<Served> {
         let lines = lookup.lines();
         let request = lookup.read(&lines);
-        // A request that has waited for a fill holds it until the delivery does.
-        let mut joined = None;
         let mut refused = 0;
+        if let Some(joined) = &joined {
+            refused = joined.refused;
+            if let Some(served) = self.follow(joined, &mut refused, &request, lookup, feed).await? {
+                return Ok(served);
+            }
+        }
         loop {
             let served = match self.next_step(lookup, &request, refused) {
                 LookupStep::Serve(mut serving, refresh) => {
@@ -160,21 +184,11 @@ impl Access {
                     }
                 },
                 LookupStep::Wait(Wait::Join(waiter)) => {
-                    let waiter = joined.insert(waiter);
-                    match poll_fn(|context| waiter.poll(context)).await {
-                        Some(FillOutcome::Failed(error)) => return Err(error),
-                        Some(FillOutcome::Stale(object)) if self.may_stand_in(&object, &request) => {
-                            self.prepare(Fetched::stale(object), &request, lookup, feed).await?
-                        }
-                        Some(FillOutcome::Refused) => {
-                            refused += 1;
-                            None
-                        }
-                        Some(
-                            FillOutcome::LookAgain(_) | FillOutcome::Replaced(..) | FillOutcome::Stale(_),
-                        )
-                        | None => None,
+                    let place = Joined { waiter, refused };
+                    if self.hands_over {
+                        return Ok(Served::Joined(place));
                     }
+                    self.follow(joined.insert(place), &mut refused, &request, lookup, feed).await?
                 }
             };
             // `None`: the entry has changed; look it up again.
@@ -182,6 +196,26 @@ impl Access {
                 return Ok(served);
             }
         }
+    }
+
+    /// Waits for the fill of `joined`, which is held until the delivery holds what it has stored. `None`: look the entry up again.
+    async fn follow(
+        &self,
+        joined: &Joined,
+        refused: &mut u32,
+        request: &Request<'_>,
+        lookup: &Arc<Lookup>,
+        feed: &Feed,
+    ) -> Result<Option<Served>> {
+        match poll_fn(|context| joined.waiter.poll(context)).await {
+            Some(FillOutcome::Failed(error)) => return Err(error),
+            Some(FillOutcome::Stale(object)) if self.may_stand_in(&object, request) => {
+                return self.prepare(Fetched::stale(object), request, lookup, feed).await;
+            }
+            Some(FillOutcome::Refused) => *refused += 1,
+            Some(FillOutcome::LookAgain(_) | FillOutcome::Replaced(..) | FillOutcome::Stale(_)) | None => {}
+        }
+        Ok(None)
     }
 
     /// What to do next for a request, of whose fills so many were `refused`.

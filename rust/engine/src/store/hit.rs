@@ -23,6 +23,8 @@ pub(crate) struct HitRequest<'a> {
     /// Whether a field of the request to the origin has a meaning for a cache by itself: see
     /// [`is_read`](crate::cache::is_read).
     pub(crate) is_read: bool,
+    /// It has waited for another request's fill.
+    pub(crate) collapsed: bool,
 }
 
 impl Caching {
@@ -74,7 +76,8 @@ impl Caching {
                 cache.index.look(&key, |entry| serve(entry, &lines)).flatten()
             }
         };
-        Ok(serving.map(|serving| {
+        Ok(serving.map(|mut serving| {
+            serving.status.collapsed = asked.collapsed;
             requests.count(CacheResult::of(&serving.status));
             serving.object.hit(&serving.answer, false, seconds(now));
             Delivery::new(serving, None, None, asked.method, &policy.rules.name, now)

@@ -55,6 +55,7 @@ pub use access::{Access, Caching};
 #[cfg(not(loom))]
 pub use cache::{Cache, CacheStats};
 #[cfg(not(loom))]
+pub(crate) use collapse::Joined;
 pub(crate) use delivery::Delivery;
 #[cfg(not(loom))]
 pub use disk::{DiskConfig, DiskStats, format};

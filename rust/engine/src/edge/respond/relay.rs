@@ -31,7 +31,7 @@ use crate::net::{Outgoing, Piece, Supply};
 use crate::origin::{self, RequestBody};
 use crate::relay;
 use crate::relay_spec::Relay;
-use crate::store::{self, Caching, Found, Overrides};
+use crate::store::{self, Caching, Found, Joined, Overrides};
 use crate::stream::{Feed, ResponseHead, Stream};
 use crate::sync::{Arc, Mutex, lock};
 use crate::sys::boxed;
@@ -107,7 +107,7 @@ pub(super) fn answer_by_relay(
         let mut is_hit = false;
         let may_hit = is_let_in && !task.is_tunnel && task.moved.is_none();
         if may_hit && announced.framing == BodyFraming::Empty {
-            let begin = |context: &mut Context<'_>| begin_hit(context, task, relay, &mut outgoing);
+            let begin = |context: &mut Context<'_>| begin_hit(context, task, relay, false, &mut outgoing);
             is_hit = at_once(begin).await?;
             // Most hits are sent at once: meanwhile the task need not listen to the client, nor for the end of the site.
             if is_hit && at_once(|context| is_sent(context, task, &mut outgoing)).await {
@@ -162,7 +162,7 @@ async fn attempt(
 fn send_answer(
     task: &Task<'_>,
     relay: &Relay,
-    (body, is_awaited): (RequestBody, bool),
+    (mut body, is_awaited): (RequestBody, bool),
     mut is_hit: bool,
     outgoing: &mut Outgoing,
 ) -> impl Future<Output = Result<()>> {
@@ -171,16 +171,27 @@ fn send_answer(
             task.progress.add_interim(CONTINUE.len());
             outgoing.push(Piece::Mark(CONTINUE));
         }
-        let mut body = Some(body);
+        let mut waiting = None;
         loop {
             let (is_events, left) = if std::mem::take(&mut is_hit) {
                 (false, None)
             } else {
                 // A request that what is stored may answer has no body.
-                let body = body.take().unwrap_or(RequestBody::None);
+                let body = std::mem::replace(&mut body, RequestBody::None);
                 // On the heap: a body may come for hours when its head has come.
-                match boxed(|| begin(task, relay, body, outgoing)).await {
+                match boxed(|| begin(task, relay, body, waiting.take(), outgoing)).await {
                     Ok(Begun::Body { is_events, left }) => (is_events, left),
+                    Ok(Begun::Joined(joined)) => {
+                        // On the heap as well, and much smaller: a thousand may wait.
+                        match boxed(|| follow(task, relay, waiting.insert(joined), outgoing)).await? {
+                            Some(left) => {
+                                // What is sent holds it now.
+                                waiting = None;
+                                (false, left)
+                            }
+                            None => continue,
+                        }
+                    }
                     Ok(Begun::Sent) => return Ok(()),
                     Err(error) if task.may_ask_again(&error, outgoing) => continue,
                     Err(error) => return Err(error),
@@ -210,7 +221,27 @@ fn request_body(site: &Site, body: BodyFraming, is_tunnel: bool) -> (Option<Feed
     (Some(feed), body)
 }
 
-/// Begins to answer a request without a body with what is stored, if there is something: [`send`] goes on.
+/// Waits for another request's fill, and begins to answer with what it has stored. `None` if that is no answer.
+///
+/// # Errors
+/// What went wrong. Nothing was sent.
+async fn follow(
+    task: &Task<'_>,
+    relay: &Relay,
+    (joined, left): &mut (Joined, Left),
+    outgoing: &mut Outgoing,
+) -> Result<Option<Left>> {
+    let stored = poll_fn(|context| {
+        task.wait(context, relay, left, Vec::new(), outgoing)?;
+        joined.poll_stored(context).map(Ok)
+    });
+    let is_begun =
+        stored.await? && at_once(|context| begin_hit(context, task, relay, true, outgoing)).await?;
+    Ok(is_begun.then(|| left.take()))
+}
+
+/// Begins to answer a request without a body with what is stored, if there is something: [`send`] goes on. `collapsed`: it has
+/// waited for another request's fill.
 ///
 /// # Errors
 /// What went wrong. Nothing was sent.
@@ -218,6 +249,7 @@ fn begin_hit(
     context: &mut Context<'_>,
     task: &Task<'_>,
     relay: &Relay,
+    collapsed: bool,
     outgoing: &mut Outgoing,
 ) -> Result<bool> {
     let spec = relay.spec();
@@ -237,6 +269,7 @@ fn begin_hit(
                     && !relay.replaces(name)
                     && task.forwarded(name, value).is_some()
             }),
+        collapsed,
     };
     let Some(delivery) = caching.look(&asked, || task.fields(relay, None))? else { return Ok(false) };
     match task.begin_stored(context, relay, Box::new(delivery), outgoing) {
@@ -260,21 +293,29 @@ enum Begun {
     Body { is_events: bool, left: Left },
     /// All of it is with the kernel.
     Sent,
+    /// Another request's fill is to be waited for.
+    Joined(Box<(Joined, Left)>),
 }
 
 /// Relays the origin's response, up to its body; what an origin sends by way of a cache, to its end. The sending of the
-/// body, for hours perhaps, keeps none of this state.
+/// body, for hours perhaps, keeps none of this state. `waited`: the fill that the request has waited for.
 ///
 /// # Errors
 /// What went wrong. If `progress` has no status then, nothing was sent.
 ///
 /// # Cancellation
 /// The origin's connection is closed.
-async fn begin(task: &Task<'_>, relay: &Relay, body: RequestBody, outgoing: &mut Outgoing) -> Result<Begun> {
+async fn begin(
+    task: &Task<'_>,
+    relay: &Relay,
+    body: RequestBody,
+    waited: Option<Box<(Joined, Left)>>,
+    outgoing: &mut Outgoing,
+) -> Result<Begun> {
     let goes_by = !task.is_tunnel && task.call.is_none() && task.moved.is_none();
     match relay.spec().caching.as_ref().filter(|_| goes_by) {
         // On the heap, so that a relay without a cache does not pay for its state.
-        Some(caching) => boxed(|| relay_by_cache(task, relay, caching, body, outgoing)).await,
+        Some(caching) => boxed(|| relay_by_cache(task, relay, caching, (body, waited), outgoing)).await,
         None => begin_body(task, relay, body, outgoing).await,
     }
 }
@@ -392,7 +433,7 @@ async fn relay_by_cache(
     task: &Task<'_>,
     relay: &Relay,
     caching: &Caching,
-    body: RequestBody,
+    (body, waited): (RequestBody, Option<Box<(Joined, Left)>>),
     outgoing: &mut Outgoing,
 ) -> Result<Begun> {
     let supplies = &task.site.supplies;
@@ -400,7 +441,9 @@ async fn relay_by_cache(
     // `drive` goes before each look at the stream.
     stream.fed_by_own_task();
     let access = caching.access(Arc::clone(&supplies.origins[task.thread]), Overrides::default());
-    let mut fetch = pin!(store::serve(access, Box::new(task.request(relay, body)?), feed));
+    let (joined, left) = waited.map(|waited| *waited).unzip();
+    let mut left = left.flatten();
+    let mut fetch = pin!(store::serve(access, Box::new(task.request(relay, body)?), joined, feed));
     let mut fetched = false;
     let mut drive = |context: &mut Context<'_>| {
         let Poll::Ready(stored) = (if fetched { Poll::Pending } else { fetch.as_mut().poll(context) }) else {
@@ -409,7 +452,6 @@ async fn relay_by_cache(
         fetched = true;
         stored
     };
-    let mut left = None;
     let stored = poll_fn(|context| {
         let stored = drive(context);
         task.wait(context, relay, &mut left, stream.take_interim(), outgoing)?;
@@ -422,6 +464,7 @@ async fn relay_by_cache(
             at_once(|context| task.begin_stored(context, relay, delivery, outgoing)).await?;
             return Ok(Begun::Body { is_events: false, left });
         }
+        Some(Found::Joined(joined)) => return Ok(Begun::Joined(Box::new((joined, left)))),
         Some(Found::Passed(passed)) => {
             let (head, body) = *passed;
             let is_events = put_body(task, relay, &head, body, None, outgoing).await?;
