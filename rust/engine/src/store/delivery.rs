@@ -39,7 +39,8 @@ pub(crate) struct Delivery {
 enum Part {
     Text(Vec<u8>),
     Bytes(Reader),
-    Slices(SliceReader),
+    /// Few are read so, and a thousand clients may follow one fill.
+    Slices(Box<SliceReader>),
 }
 
 /// A stored response, and how much of it a request gets.
@@ -107,7 +108,7 @@ impl Delivery {
 
     fn read(&self, span: Option<Span>, slices: Option<&Arc<Slices>>) -> Part {
         match slices {
-            Some(slices) => Part::Slices(slices.read(span, &self.object)),
+            Some(slices) => Part::Slices(Box::new(slices.read(span, &self.object))),
             None => Part::Bytes(self.object.read(span)),
         }
     }
@@ -181,6 +182,11 @@ impl Delivery {
                 self.fields = Some(status.beside(name, fields));
             }
         }
+    }
+
+    /// The head is written: what it alone needed goes.
+    pub(crate) fn drop_head(&mut self) {
+        (self.fields, self.added) = (None, Fields::default());
     }
 
     pub(crate) fn reason(&self) -> &[u8] {

@@ -28,7 +28,7 @@ impl Task<'_> {
         &self,
         context: &mut Context<'_>,
         relay: &Relay,
-        delivery: Box<Delivery>,
+        mut delivery: Box<Delivery>,
         outgoing: &mut Outgoing,
     ) -> Result<()> {
         let framing = delivery.body.sent_to(self.incoming.minor_version);
@@ -37,6 +37,7 @@ impl Task<'_> {
             self.progress.note_cache(delivery.fields());
         }
         self.put_head(relay, status, delivery.fields(), framing, (&[], &relay.spec().response), outgoing);
+        delivery.drop_head();
         let mut supply = Supply::Source(delivery);
         // What is held to nothing is counted at its end.
         if self.progress.allotment().is_some_and(|allotment| allotment.is_limited()) {

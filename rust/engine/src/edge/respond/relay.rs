@@ -182,8 +182,7 @@ fn send_answer(
                 match boxed(|| begin(task, relay, body, waiting.take(), outgoing)).await {
                     Ok(Begun::Body { is_events, left }) => (is_events, left),
                     Ok(Begun::Joined(joined)) => {
-                        // On the heap as well, and much smaller: a thousand may wait.
-                        match boxed(|| follow(task, relay, waiting.insert(joined), outgoing)).await? {
+                        match follow(task, relay, waiting.insert(joined), outgoing).await? {
                             Some(left) => {
                                 // What is sent holds it now.
                                 waiting = None;
@@ -294,7 +293,7 @@ enum Begun {
     /// All of it is with the kernel.
     Sent,
     /// Another request's fill is to be waited for.
-    Joined(Box<(Joined, Left)>),
+    Joined((Joined, Left)),
 }
 
 /// Relays the origin's response, up to its body; what an origin sends by way of a cache, to its end. The sending of the
@@ -309,7 +308,7 @@ async fn begin(
     task: &Task<'_>,
     relay: &Relay,
     body: RequestBody,
-    waited: Option<Box<(Joined, Left)>>,
+    waited: Option<(Joined, Left)>,
     outgoing: &mut Outgoing,
 ) -> Result<Begun> {
     let goes_by = !task.is_tunnel && task.call.is_none() && task.moved.is_none();
@@ -433,7 +432,7 @@ async fn relay_by_cache(
     task: &Task<'_>,
     relay: &Relay,
     caching: &Caching,
-    (body, waited): (RequestBody, Option<Box<(Joined, Left)>>),
+    (body, waited): (RequestBody, Option<(Joined, Left)>),
     outgoing: &mut Outgoing,
 ) -> Result<Begun> {
     let supplies = &task.site.supplies;
@@ -441,7 +440,7 @@ async fn relay_by_cache(
     // `drive` goes before each look at the stream.
     stream.fed_by_own_task();
     let access = caching.access(Arc::clone(&supplies.origins[task.thread]), Overrides::default());
-    let (joined, left) = waited.map(|waited| *waited).unzip();
+    let (joined, left) = waited.unzip();
     let mut left = left.flatten();
     let mut fetch = pin!(store::serve(access, Box::new(task.request(relay, body)?), joined, feed));
     let mut fetched = false;
@@ -464,7 +463,7 @@ async fn relay_by_cache(
             at_once(|context| task.begin_stored(context, relay, delivery, outgoing)).await?;
             return Ok(Begun::Body { is_events: false, left });
         }
-        Some(Found::Joined(joined)) => return Ok(Begun::Joined(Box::new((joined, left)))),
+        Some(Found::Joined(joined)) => return Ok(Begun::Joined((joined, left))),
         Some(Found::Passed(passed)) => {
             let (head, body) = *passed;
             let is_events = put_body(task, relay, &head, body, None, outgoing).await?;
