@@ -2,7 +2,8 @@
 
 It measures nothing. It reads the latest valid runs of compare.py, with and without --both-cores, and what hits.py,
 fanout.py, memory.py and crowd.py have kept, prints each figure beside its goal, and says when and at which commit it was
-measured. `--publish` writes the table into docs/concepts/cost.md.
+measured. `--publish` writes the table into docs/concepts/cost.md, and those of hits.py and crowd.py into
+docs/guide/caching.md.
 
 Exit status: 0, or 1 if a goal has no figure.
 """
@@ -18,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from harness import results, table
+from harness import caching_tables, results, table
 from harness.builds import BENCHMARKS
 from harness.gateways import BY_NAME
 from harness.measurement import SEGMENTS
@@ -164,11 +165,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--publish", action="store_true", help="write the table into the page")
+    parser.add_argument("--publish", action="store_true", help="write the tables into the pages")
     given = parser.parse_args()
     lines = table.markdown_table(HEADER, rows())
     if given.publish:
         PAGE.write_text(table.render(PAGE.read_text(), "\n".join(lines), BEGIN, END))
+        caching_tables.PAGE.write_text(caching_tables.page(caching_tables.PAGE.read_text()))
     else:
         print("\n".join(lines))
     return 1 if any(figure(goal) is None for goal in GOALS) else 0

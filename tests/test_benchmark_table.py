@@ -14,7 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
 import goals
-from harness import results, secured_table, table
+from harness import caching_tables, results, secured_table, table
 from harness.measurement import Cell, Round
 from harness.settings import FULL
 
@@ -305,3 +305,8 @@ def test_the_page_shows_what_is_kept() -> None:
     page = goals.PAGE.read_text()
     shown = "\n".join(table.markdown_table(goals.HEADER, goals.rows()))
     assert table.render(page, shown, goals.BEGIN, goals.END) == page, "run benchmarks/goals.py --publish"
+
+
+def test_the_guide_to_caching_shows_what_was_kept() -> None:
+    page = caching_tables.PAGE.read_text()
+    assert caching_tables.page(page) == page, "run benchmarks/goals.py --publish"
