@@ -56,6 +56,7 @@ pub use access::{Access, Caching};
 pub use cache::{Cache, CacheStats};
 #[cfg(not(loom))]
 pub(crate) use collapse::Joined;
+#[cfg(not(loom))]
 pub(crate) use delivery::Delivery;
 #[cfg(not(loom))]
 pub use disk::{DiskConfig, DiskStats, format};
