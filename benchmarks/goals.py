@@ -11,13 +11,10 @@ Exit status: 0, or 1 if a goal has no figure.
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
 import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from harness import caching_tables, results, table
 from harness.builds import BENCHMARKS
@@ -121,13 +118,7 @@ def _kept(source: str, directory: Path) -> tuple[dict[tuple[str, str], float], s
         run = results.latest_valid(directory, both_cores=True)
         paces = {(cell.gateway, cell.workload): 1e6 / cell.rate for cell in run.cells if cell.rate}
         return paces, run.date, run.revision
-    kept: dict[str, Any] = json.loads((directory / f"{source}.json").read_text())
-    gateway, workload, figure = KEYS[source]
-    found: dict[tuple[str, str], list[float]] = {}
-    for row in kept["rows"]:
-        if row[figure] is not None:
-            found.setdefault((row[gateway], str(row.get(workload, ""))), []).append(row[figure])
-    return {key: statistics.median(each) for key, each in found.items()}, kept["date"], kept["revision"]
+    return results.kept(directory / f"{source}.json", *KEYS[source])
 
 
 def figure(goal: Goal, directory: Path = results.DIRECTORY) -> Figure | None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from statistics import median
-from typing import Any
 
 from harness import results, table
 from harness.builds import BENCHMARKS
@@ -32,37 +29,30 @@ CROWD_FIGURES = {
 }
 
 
-def _kept(name: str, directory: Path) -> dict[str, Any]:
-    kept: dict[str, Any] = json.loads((directory / f"{name}.json").read_text())
-    return kept
+def _section(columns: dict[str, str], shown: list[list[str]], date: str, commit: str, title: str = "") -> str:
+    lines = table.markdown_table([title, *columns.values()], shown)
+    return "\n".join([*lines, "", f"Measured on {date[:10]} at commit {commit}."])
 
 
-def _when(kept: dict[str, Any]) -> str:
-    return f"Measured on {kept['date'][:10]} at commit {kept['revision']}."
+def _shown(figure: float | None) -> str:
+    return "-" if figure is None else f"{figure:.1f}"
 
 
 def hits(directory: Path = results.DIRECTORY) -> str:
     """CPU μs of a hit of one object, for each cache and size."""
-    kept = _kept("hits", directory)
-    costs = {(row["cache"], row["workload"]): row["cpu_us"] for row in kept["rows"]}
-    shown = [
-        [title, *("-" if (cost := costs.get((name, size))) is None else f"{cost:.1f}" for size in SIZES)]
-        for name, title in HITS.items()
-    ]
-    return "\n".join([*table.markdown_table(["CPU μs", *SIZES.values()], shown), "", _when(kept)])
+    costs, date, commit = results.kept(directory / "hits.json", "cache", "workload", "cpu_us")
+    shown = [[title, *(_shown(costs.get((name, size))) for size in SIZES)] for name, title in HITS.items()]
+    return _section(SIZES, shown, date, commit, "CPU μs")
 
 
 def crowd(directory: Path = results.DIRECTORY) -> str:
     """The first byte at the clients of a crowd that asks at once, in milliseconds, and the growth of memory."""
-    kept = _kept("crowd", directory)
-    rows = [row for row in kept["rows"] if row["case"] == "at once"]
-
-    def figure(name: str, of: str) -> str:
-        found = [row[of] for row in rows if row["cache"] == name]
-        return f"{median(found):.1f}" if found else "-"
-
-    shown = [[title, *(figure(name, of) for of in CROWD_FIGURES)] for name, title in CROWD.items()]
-    return "\n".join([*table.markdown_table(["", *CROWD_FIGURES.values()], shown), "", _when(kept)])
+    shown = [[title] for title in CROWD.values()]
+    for of in CROWD_FIGURES:
+        figures, date, commit = results.kept(directory / "crowd.json", "cache", "case", of)
+        for row, name in zip(shown, CROWD, strict=True):
+            row.append(_shown(figures.get((name, "at once"))))
+    return _section(CROWD_FIGURES, shown, date, commit)
 
 
 def page(document: str, directory: Path = results.DIRECTORY) -> str:

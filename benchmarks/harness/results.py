@@ -198,6 +198,21 @@ def publish(path: Path, rows: Sequence[Any], **settings: Any) -> None:
     print(f"saved: {path}")
 
 
+def kept(
+    path: Path, gateway: str, workload: str, figure: str
+) -> tuple[dict[tuple[str, str], float], str, str]:
+    """What `publish` has kept: the figures by gateway and workload, the day and the commit.
+
+    The names are those of the columns. A figure of several rounds is their median, and one that is void is left out.
+    """
+    document: dict[str, Any] = json.loads(path.read_text())
+    found: dict[tuple[str, str], list[float]] = {}
+    for row in document["rows"]:
+        if row[figure] is not None:
+            found.setdefault((row[gateway], str(row.get(workload, ""))), []).append(row[figure])
+    return {key: median(each) for key, each in found.items()}, document["date"], document["revision"]
+
+
 def load(path: Path) -> Result:
     """Read a file that `save` wrote. Raises ValueError for another schema."""
     document: dict[str, Any] = json.loads(path.read_text())
